@@ -31,6 +31,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.cells import Cells
     from somcot.chains import MarkovChain, block_chain, random_walk
     from somcot.continuous.discretise import discretise
+    from somcot.inference.decisions import SampleSize, sample_size
     from somcot.live.monitor import Monitor
     from somcot.lumping import Lumping, lump
     from somcot.many.drift import Drift, drift
@@ -64,6 +65,7 @@ __all__ = [
     "Monitor",
     "Problem",
     "Result",
+    "SampleSize",
     "Samples",
     "Selection",
     "Status",
@@ -81,6 +83,7 @@ __all__ = [
     "metric",
     "random_walk",
     "same_process",
+    "sample_size",
     "select_model",
 ]
 
@@ -101,6 +104,7 @@ _SUBMODULES = frozenset(
         "solvers",
         "steps",
         "streams",
+        "testing",
     }
 )
 _HOMES = {
@@ -111,6 +115,7 @@ _HOMES = {
     "somcot.many.drift": ("Drift", "drift"),
     "somcot.many.matrix": ("distance_matrix",),
     "somcot.many.record": ("DistanceMatrix",),
+    "somcot.inference.decisions": ("SampleSize", "sample_size"),
     "somcot.live.monitor": ("Monitor",),
     "somcot.lumping": ("Lumping", "lump"),
     "somcot.many.selection": ("Selection", "select_model"),

@@ -122,7 +122,7 @@ class StateAbstraction:
             With observations (n, ...), actions (n,), rewards (n,), next_observations (n, ...), and optionally
             terminated and truncated (n,), in order of time: what ``readers.transitions_of(buffer)`` returns.
         """
-        data = _Steps.of(transitions)
+        data = _Replay.of(transitions)
         rng = np.random.default_rng(self.rng)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.rng)
@@ -139,7 +139,7 @@ class StateAbstraction:
             self._embedding = None if self.embedding is None else self._embedded(data, codes[0], rng)
         return self
 
-    def _trunk(self, data: _Steps) -> torch.nn.Module:
+    def _trunk(self, data: _Replay) -> torch.nn.Module:
         """A copy of the user's network, or two layers."""
         if self.encoder is not None:
             return copy.deepcopy(self.encoder).to(self.device)
@@ -174,7 +174,7 @@ class StateAbstraction:
             module.eval()
 
     def _inverse_model(
-        self, data: _Steps, train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
+        self, data: _Replay, train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
     ) -> Callable[[Tensor], Tensor]:
         """Which action was taken, from an observation and one of the next four; and the next eight rewards."""
         width = int(trunk(self._seen(data.observations[:2])).shape[1])
@@ -202,7 +202,7 @@ class StateAbstraction:
         return lambda seen: head(trunk(seen))
 
     def _refined(
-        self, data: _Steps, codes: tuple[Ints, Ints], train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
+        self, data: _Replay, codes: tuple[Ints, Ints], train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
     ) -> Callable[[Tensor], Tensor]:
         """Predicted reward and next code of every action, all in one row of features."""
         width = int(trunk(self._seen(data.observations[:2])).shape[1])
@@ -233,7 +233,7 @@ class StateAbstraction:
     # --- Codes, counts and the metric
 
     def _clustered(
-        self, features: Callable[[Tensor], Tensor], data: _Steps, train: Ints, rng: np.random.Generator
+        self, features: Callable[[Tensor], Tensor], data: _Replay, train: Ints, rng: np.random.Generator
     ) -> tuple[Ints, Ints]:
         """Codes of all observations and of the next ones."""
         chosen = rng.choice(train, min(len(train), _CLUSTERED), replace=False)
@@ -259,7 +259,7 @@ class StateAbstraction:
     def _k(self) -> int:
         return int(self._fitted("_coder").merged.max()) + 1
 
-    def _count(self, data: _Steps, codes: tuple[Ints, Ints], train: Ints, test: Ints) -> None:
+    def _count(self, data: _Replay, codes: tuple[Ints, Ints], train: Ints, test: Ints) -> None:
         """Count what follows each code and action; the end of episodes is an additional absorbing state."""
         k, m = self._k, data.n_actions
         now, following = codes[0], np.where(data.terminated, k, codes[1])
@@ -336,7 +336,7 @@ class StateAbstraction:
 
     # --- An embedding, if wanted
 
-    def _embedded(self, data: _Steps, codes: Ints, rng: np.random.Generator) -> torch.nn.Module:
+    def _embedded(self, data: _Replay, codes: Ints, rng: np.random.Generator) -> torch.nn.Module:
         """A network whose L1 distances are regressed on the metric."""
         trunk = self._trunk(data)
         width = int(trunk(self._seen(data.observations[:2])).shape[1])
@@ -397,7 +397,7 @@ class _Coder(NamedTuple):
         return self.merged[_nearest((points - self.mean) / self.spread @ self.axes, self.centres)]
 
 
-class _Steps(NamedTuple):
+class _Replay(NamedTuple):
     """Recorded steps in order of time."""
 
     observations: Array
@@ -409,7 +409,7 @@ class _Steps(NamedTuple):
     action_labels: Array
 
     @classmethod
-    def of(cls, given: Any) -> _Steps:
+    def of(cls, given: Any) -> _Replay:
         names = (*_PARTS, "terminated", "truncated")
         held = given if isinstance(given, Mapping) else {name: getattr(given, name, None) for name in names}
         parts = {name: held.get(name) for name in names}

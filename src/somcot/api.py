@@ -294,9 +294,12 @@ def same_process(
     rng: int | np.random.Generator | None = None,
     threads: int | None = None,
     progress: bool = False,
+    margin: float | None = None,
+    strata: Any = None,
+    paired_by: Any = None,
     **options: Any,
 ) -> SameProcessResult:
-    """Test whether recordings come from the same process.
+    """Test whether recordings come from the same process, or differ by less than a margin.
 
     A permutation test: episodes (or independent transitions) are pooled and assigned at random to groups of the
     original sizes. If all recordings come from one process, permuted groups and recordings have the same distribution,
@@ -328,6 +331,14 @@ def same_process(
         By default one per core; the result does not depend on it.
     progress : bool
         Show a progress line on standard error.
+    margin : float, optional
+        Largest distance that counts as equal. The result then has a ``verdict`` ("changed", "equivalent" or
+        "inconclusive"), an ``equivalence_pvalue`` and the estimated ``distance``. For two recordings.
+    strata : str or sequence of labels for each recording, optional
+        The task of each sequence: the name of an attribute of the sequences, or ``(of_x, of_y)``. Sequences are
+        permuted within their stratum and weighted so that all recordings have the same mix of strata.
+    paired_by : str or sequence of labels for each recording, optional
+        The same for tasks that were drawn at random and run on both sides.
     **options
         For Trajectories ``scale`` and ``n_cells``, as for `discretise`.
 
@@ -335,7 +346,7 @@ def same_process(
     -------
     SameProcessResult
         With ``pvalue``, ``statistic`` (the distance of the estimated chains), ``stopped_early`` and
-        ``null_distribution``.
+        ``null_distribution``; with `margin` also ``verdict``, ``equivalence_pvalue`` and ``distance``.
 
     Warns
     -----
@@ -362,7 +373,7 @@ def same_process(
         _refuse_unknown(options, _OF_VECTORS)
         return of_vectors(
             x, y, _without_labels(cost), discount=discount, statistic=statistic, n_permutations=n_permutations, rng=rng,
-            threads=threads, progress=progress, **options,
+            threads=threads, progress=progress, margin=margin, strata=strata, paired_by=paired_by, **options,
         )  # fmt: skip
     from somcot.inference.permutation import same_process as test  # compiled code too
 
@@ -372,7 +383,7 @@ def same_process(
     return test(
         cast("Samples | Sequence[Samples]", x), cast("Samples | None", y), _aligned_to_all(cost, x, y),
         discount=discount, statistic=statistic, n_permutations=n_permutations,
-        rng=rng, threads=threads, progress=progress,
+        rng=rng, threads=threads, progress=progress, margin=margin, strata=strata, paired_by=paired_by,
     )  # fmt: skip
 
 

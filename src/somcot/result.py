@@ -86,8 +86,7 @@ class Estimate(NamedTuple):
         Standard error of the plug-in: the standard deviation over half-samples.
     saturation : float
         Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
-    n_solves : int
-        Number of exact solves.
+    n_solves : number of exact solves
     uncut : float or None
         The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
     pooled : float or None
@@ -97,16 +96,15 @@ class Estimate(NamedTuple):
     kept : tuple of float or None
         The share of the difference of each row that was kept, in the order of X's states, the initial distribution
         last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
-    rise, factor : float
-        Increase of the distance from the data to half-samples, and the factor that turns it into the bias.
+    rise, factor : increase of the distance from the data to half-samples, and the factor that makes it the bias
     expected : float or None
         Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
     pvalue : float or None
         Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
     design_effect : float
         Variance of the rows relative to independent transitions: above 1 for sequences with memory.
-    units : str
-        What was permuted and halved: "sequences", "blocks" or "transitions".
+    units : what was permuted and halved: "sequences", "blocks" or "transitions"
+    mix, strata : what the mix of strata would add to the distance, and the number of strata; None without
     """
 
     gap: float
@@ -124,6 +122,8 @@ class Estimate(NamedTuple):
     pvalue: float | None = None
     design_effect: float = 1.0
     units: str = "transitions"
+    mix: float | None = None
+    strata: int | None = None
 
     def __repr__(self) -> str:
         return brief_record(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -477,6 +478,24 @@ class Samples:
         if not isinstance(other, Samples):
             raise TypeError(f"other: found {type(other).__name__}, expected Samples")
         return changes.merged(self, other)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the recording to a file, by convention ``NAME.somcot``: codes of states, their labels, and attributes.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> file = tempfile.mkdtemp() + "/baseline.somcot"
+        >>> Samples.from_trajectories([["home", "cart", "home"]]).save(file)
+        >>> Samples.load(file)
+        Samples(2 states, 2 transitions, 1 episodes)
+        """
+        changes.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Samples:
+        """Read a file written by `save`; it contains no executable code."""
+        return changes.load(cls, path)
 
     def __repr__(self) -> str:
         kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from somcot.cli.decisions import StrataOptions
 from somcot.cli.distance import distance
 from somcot.cli.options import ClockOptions, OutputOptions, Reading, VectorOptions
 from somcot.cli.setup import demo
@@ -56,7 +57,7 @@ def test_a_figure_that_is_asked_for_is_refused_before_any_work(tmp_path: Path) -
     may, june = (str(clickstream.path(month)) for month in ("may", "june"))
     with pytest.raises(ImportError, match="--plot: drawing needs matplotlib: pip install matplotlib"):
         distance(
-            may, june, clock=ClockOptions(0.9), vectors=VectorOptions(), reading=Reading(),
+            may, june, clock=ClockOptions(0.9), vectors=VectorOptions(), reading=Reading(), grouping=StrataOptions(),
             output=OutputOptions(html=tmp_path / "report.html", plot=tmp_path / "figure.png"),
         )  # fmt: skip
     assert not list(tmp_path.iterdir())

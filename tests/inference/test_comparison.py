@@ -10,8 +10,8 @@ import pytest
 
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs
-from somcot.inference.comparison import AgainstKnown, Exchangeable, Separate, compare, gather
-from somcot.inference.intervals import KINK
+from somcot.inference.comparison import AgainstKnown, Exchangeable, Separate, compare
+from somcot.inference.intervals import KINK, gather
 from somcot.inference.model import fit
 from somcot.problem import Problem
 from tests.data_instances import family
@@ -99,13 +99,16 @@ def test_rows_of_one_side_only_are_those_of_the_pooled_process() -> None:
 def test_kept_shares_move_the_rows_between_the_pooled_process_and_the_data() -> None:
     for comparison in (compared(A, B), compared(A, OTHER), compared(OTHER, A)):
         n = len(comparison.supports[0].indptr) - 1
-        whole, none = comparison.shrunk(np.ones(n)), comparison.shrunk(np.zeros(n))
-        for k in (0, 1):
-            np.testing.assert_allclose(whole[k], comparison.observed[k], atol=1e-15)
-        np.testing.assert_allclose(none[0], none[1], atol=1e-15)
+        shares = np.stack([np.ones(n), np.zeros(n)])
+        moved = comparison.shrunk(np.stack([comparison.counts] * 2), shares)
+        for data, rows in zip(comparison.observed, moved, strict=True):
+            np.testing.assert_allclose(rows[0], data, atol=1e-15)
+        equal = comparison.shrunk(comparison.counts[None], shares[1:])
+        np.testing.assert_allclose(equal.p, equal.q, atol=1e-15)
     a, b = (c.sample_occupancy(300, 0.9, rng=k) for k, c in enumerate((WALK, OTHER)))
     occupancy = compared(a, b)
-    assert occupancy.shrunk(np.ones(6)) is None
+    assert not occupancy.can_shrink
+    assert gather(occupancy, 0).evidence.pooled is None
 
 
 def test_draws_from_a_known_chain_have_its_mean_and_variance() -> None:
@@ -124,7 +127,7 @@ def test_draws_from_a_known_chain_have_its_mean_and_variance() -> None:
         # Chi-squared of each row against the chain has its degrees of freedom as mean.
         rows = comparison.statistics(drawn).rows
         tested = totals > 0
-        df = comparison.tests.df[tested]
+        df = comparison.tests(comparison.counts).df[tested]
         assert (np.abs(rows.mean(axis=0)[tested] - df) <= 5 * np.sqrt(2 * df / n) + 0.05 * df).all()
 
 
@@ -171,7 +174,7 @@ def test_halves_of_different_states_and_costs() -> None:
     assert gathered.halves.shape == (40,)
     assert gathered.evidence.half == pytest.approx(gathered.halves.mean())
     assert gathered.evidence.error == pytest.approx(gathered.halves.std(ddof=1))
-    known = compared(x, f.y, f.cost, f.discount).halves(3, 4)
+    known = compared(x, f.y, f.cost, f.discount).halves(3, 4).draws
     np.testing.assert_array_equal(known.q, np.tile(f.y.support.probabilities, (8, 1)))
     assert (known.p != known.p[0]).any()
 
@@ -368,3 +371,24 @@ def test_sides_and_the_order_of_states_do_not_matter_beyond_the_draws() -> None:
     assert moved.confidence_interval == pytest.approx(plain.confidence_interval, rel=1e-5)
     width = plain.confidence_interval.high - plain.confidence_interval.low
     assert turned.distance == pytest.approx(plain.distance, abs=0.3 * width)
+
+
+def test_noise_added_to_pooled_rows_has_the_size_of_the_noise_of_the_data() -> None:
+    """If the pooled processes are the truth, the plug-in is as large as expected, and half-samples change little."""
+    kernel = np.random.default_rng(5).dirichlet(np.ones(8), size=8)
+    changed = kernel.copy()
+    changed[2], changed[5] = kernel[2, ::-1], kernel[5, ::-1]
+    x, y = MarkovChain(kernel), MarkovChain(changed)
+    cost = somcot.costs.labels(range(8), range(8))
+    found = []
+    for seed in range(8):
+        comparison = compared(x.sample(300, 40, rng=seed), y.sample(300, 40, rng=100 + seed), cost, 0.9)
+        evidence = gather(comparison, seed).evidence
+        assert evidence.pooled is not None
+        pooled = evidence.pooled
+        found.append((pooled.misfit, pooled.half - pooled.distance, evidence.error, evidence.plugin - pooled.distance))
+    misfit, rise, error, bias = np.mean(found, axis=0)
+    assert abs(misfit) < 2.0 * error
+    assert abs(rise) < error
+    # The plug-in itself is far from the pooled distance.
+    assert bias > 4.0 * error

@@ -32,9 +32,10 @@ def test_kept_shares_against_a_direct_computation(seed: int, n: int) -> None:
     df = rng.integers(0, 5, size=n).astype(np.float64)
     T = df * rng.gamma(1.0, size=n) * np.where(rng.random(n) < 0.3, 10.0, 1.0)
     noise = rng.gamma(2.0, size=n) / 50.0
-    kept, equal = kept_shares(Homogeneity(T, df, noise))
+    kept, equal, prior = kept_shares(Homogeneity(T, df, noise))
     np.testing.assert_allclose(kept, np.minimum(reference.kept_shares(T, df, noise), 1.0), rtol=1e-9, atol=1e-12)
     assert 0.0 <= equal <= 1.0
+    assert prior.weights.sum() == pytest.approx(1.0)
 
 
 def test_permutations_calibrate_the_test_of_each_row() -> None:
@@ -43,13 +44,13 @@ def test_permutations_calibrate_the_test_of_each_row() -> None:
     tests = RowTests(np.array([12.0, 3.0, 5.0, 2.0]), np.array([2.0, 3.0, 2.0, 0.0]), x, y)
     null = RowMoments(np.array([4.0, 3.0, 7.0, 0.0]), np.array([16.0, 6.0, 9.0, 0.0]))
     assert design_effect(tests, null) == pytest.approx(7.0 / 5.0)
-    found = calibrated(tests, null)
+    found = calibrated(tests, null, 1.4)
     scale = [16.0 / 8.0, 6.0 / 6.0]
     np.testing.assert_allclose(found.statistic, [12.0 / scale[0], 3.0 / scale[1], 0.0, 0.0])
     np.testing.assert_allclose(found.df, [4.0 / scale[0], 3.0 / scale[1], 0.0, 0.0])
     np.testing.assert_allclose(found.noise[:2], [scale[0] * (1 / 50 + 1 / 60), scale[1] * (1 / 40 + 1 / 40)])
     # A scale far below the common design effect is chance.
-    steady = calibrated(tests, null._replace(variance=np.array([16.0, 0.01, 9.0, 0.0])))
+    steady = calibrated(tests, null._replace(variance=np.array([16.0, 0.01, 9.0, 0.0])), 1.4)
     np.testing.assert_allclose(steady.statistic[1], 3.0 / (0.5 * 1.4))
 
 
@@ -79,7 +80,7 @@ def test_two_recordings_of_one_process_are_pooled_to_nothing() -> None:
 
 
 def test_nothing_to_test_keeps_everything() -> None:
-    kept, equal = kept_shares(Homogeneity(np.zeros(3), np.zeros(3, dtype=np.int64), np.ones(3)))
+    kept, equal, _ = kept_shares(Homogeneity(np.zeros(3), np.zeros(3, dtype=np.int64), np.ones(3)))
     assert kept.tolist() == [1.0, 1.0, 1.0]
     assert equal == 0.0
 

@@ -171,9 +171,27 @@ def test_many_sequences_are_exchanged_in_bundles(monkeypatch: pytest.MonkeyPatch
     assert np.bincount(engine.observed).tolist() == [10, 11]  # bundles of three, the last of one
     expected = [counted(engine.support, engine.pooled.states, paths) for paths in groups]
     np.testing.assert_array_equal(engine.counts(engine.observed), expected)
-    assert engine.pooled.offsets is not None
-    sequences: Counter[int] = Counter(engine.unit[engine.pooled.offsets[:-1]].tolist())
+    sequences: Counter[int] = Counter(np.concatenate(engine.units).tolist())
     assert sorted(sequences.values()) == [1, *[3] * 20]
+
+
+@pytest.mark.parametrize("length", [None, 4])
+@pytest.mark.parametrize("stationary", [False, True])
+def test_tables_do_not_depend_on_how_they_are_made(
+    length: int | None, stationary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    data = [Samples.from_trajectories(random_paths(rng, labels, 9)) for labels in ("abc", "cbde")]
+    if stationary:  # two recurrent classes, so that groups start in the states they visit
+        paths = [[*"0110"], [*"01001"], [*"232"], [*"23323"]]
+        data = [Samples.from_trajectories(paths[k:] * 3).with_start("stationary") for k in (0, 1)]
+    usual = WholeSequences.of(data, length)
+    draws = usual.regroup(0, range(5)), usual.halve(1, 3)
+    for name, value in (("_MOST_CELLS", 0), ("_AT_ONCE", 3)):
+        monkeypatch.setattr(module, name, value)
+        other = WholeSequences.of(data, length)
+        np.testing.assert_array_equal(other.regroup(0, range(5)), draws[0])
+        np.testing.assert_array_equal(other.halve(1, 3), draws[1])
 
 
 def test_a_label_of_one_side_is_a_row_without_counts_of_the_other() -> None:
@@ -209,10 +227,7 @@ def regimes(stay: float, n: int, seed: int) -> Samples:
 def test_blocks_are_pieces_of_sequences_of_about_equal_length() -> None:
     x = Samples.from_trajectories([[i % 5 for i in range(101)], [0, 1, 2], [i % 3 for i in range(48)]])
     engine = WholeSequences.of([x], 20)
-    assert x.offsets is not None
-    lengths = Counter(zip(x.episode.tolist(), engine.unit.tolist(), strict=True))
-    assert [lengths[key] for key in sorted(lengths)] == [20, 20, 20, 20, 20, 2, 24, 23]
-    assert (np.diff(engine.unit) >= 0).all()
+    assert np.diff(engine.bounds[0]).tolist() == [20, 20, 20, 20, 20, 2, 24, 23]
     counts = engine.counts(engine.observed)[0]
     begin = int(engine.support.indptr[-2])
     assert counts[:begin].sum() == 149

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from somcot import __version__
-from somcot.cli import distance, drift, matrix, setup, signals, watch
+from somcot.cli import decisions, distance, matrix, setup, signals, watch
 from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded, spelled
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.notes import Note
@@ -62,6 +62,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "test": (
         Example("two recordings", f"somcot test may.csv june.csv {_WITH_COLUMNS} --discount 0.9"),
         Example("integer trajectories", "somcot test cold.npy warm.npy --lag 10 --discount 0.95 --permutations 999"),
+        Example("in CI", "somcot test baseline.somcot runs/ --margin 0.05 --strata task --markdown summary.md"),
+    ),
+    "baseline": (
+        Example("runs of an agent", "somcot baseline runs/ -o baseline.somcot"),
+        Example("a table", f"somcot baseline may.csv {_WITH_COLUMNS} --attribute country -o baseline.somcot"),
+    ),
+    "sample-size": (
+        Example("a pilot recording", f"somcot sample-size may.csv {_WITH_COLUMNS} --effect 0.05"),
+        Example("earlier exits", "somcot sample-size baseline.somcot --effect 0.02 --kind exits --plot power.png"),
     ),
     "metric": (
         Example("two known chains", "somcot metric fair.npy loaded.npy --discount 0.9"),
@@ -233,12 +242,14 @@ def reproduce(context: typer.Context) -> int:
 
 _COMMANDS: dict[str, tuple[Callable[..., int], str | None]] = {
     "distance": (distance.distance, None),
-    "test": (distance.same_process, None),
+    "test": (decisions.same_process, None),
     "metric": (distance.metric, None),
     "matrix": (matrix.matrix, None),
     "select": (matrix.select, None),
-    "drift": (drift.drift, None),
+    "drift": (matrix.drift, None),
     "watch": (watch.watch, None),
+    "baseline": (decisions.baseline, None),
+    "sample-size": (decisions.sample_size, None),
     "info": (distance.info, None),
     "explain": (setup.explain, None),
     "demo": (setup.demo, _TRYING),

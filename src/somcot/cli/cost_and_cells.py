@@ -30,7 +30,7 @@ from somcot.trajectories import Trajectories
 
 __all__ = [
     "KNOWN",
-    "Pair",
+    "ComparedPair",
     "Vectors",
     "build_cost",
     "compares_labels",
@@ -47,7 +47,7 @@ __all__ = [
 # --- Two processes and the cost between them.
 
 
-class Pair(NamedTuple):
+class ComparedPair(NamedTuple):
     """Two named processes, the cost and its name, and the arguments for numeric vectors."""
 
     x: NamedProcess
@@ -65,15 +65,16 @@ def read_pair(
     vectors: VectorOptions,
     by: str | None = None,
     groups: Sequence[str] | None = None,
-) -> Pair:
+    attributes: Sequence[str] = (),
+) -> ComparedPair:
     """Read both files, as recordings of numeric vectors with ``--cells``; or two groups of one file."""
     if by is not None:
         if b is not None:
             raise ValueError(f"--by: splits one file into groups, but two are named; leave out {b}")
         if vectors.wanted:
             raise ValueError("--by: not together with --cells; name one file for each recording")
-        x, y = match_labels(*read_two_groups(a, by, groups, reading, reward_column(cost)))
-        return Pair(x, y, build_cost(cost, x, y), cost, {})
+        x, y = match_labels(*read_two_groups(a, by, groups, reading, reward_column(cost), attributes))
+        return ComparedPair(x, y, build_cost(cost, x, y), cost, {})
     if groups is not None:
         raise ValueError(f"--groups {' '.join(groups)}: only together with --by COLUMN; leave it out")
     if b is None:
@@ -81,9 +82,10 @@ def read_pair(
     if vectors.wanted:
         recordings = read_in_cells((a, b), reading, vectors, cost)
         x, y = recordings.named()
-        return Pair(x, y, recordings.cost, recordings.cost_name, recordings.arguments)
-    x, y = match_labels(*read_processes([a, b], reading, reward_column(cost)), compared=compares_labels(cost))
-    return Pair(x, y, build_cost(cost, x, y), cost, {})
+        return ComparedPair(x, y, recordings.cost, recordings.cost_name, recordings.arguments)
+    read = read_processes([a, b], reading, reward_column(cost), attributes=attributes)
+    x, y = match_labels(*read, compared=compares_labels(cost))
+    return ComparedPair(x, y, build_cost(cost, x, y), cost, {})
 
 
 # --- ``--cost``: a name, a column, an attribute, or a matrix in a file.
@@ -408,7 +410,7 @@ def _read(path: str, options: dict[str, Any], format: str | None) -> Trajectorie
     return read_vectors(source, **options)
 
 
-def in_cells(result: Result, pair: Pair) -> tuple[Result, Pair]:
+def in_cells(result: Result, pair: ComparedPair) -> tuple[Result, ComparedPair]:
     """The result with cells named by their centres, and the pair of discretised recordings with its cost."""
     cells = result.cells
     if cells is None:

@@ -1,4 +1,4 @@
-"""`somcot distance`, `test`, `metric` and `info`: read, compute, show. Each returns the exit code.
+"""`somcot distance`, `metric` and `info`: read, compute, show. Each returns the exit code.
 
 Slow modules are imported inside the functions, because `somcot --help` imports this module too.
 """
@@ -14,6 +14,7 @@ import typer
 
 import somcot
 from somcot.cli import signals
+from somcot.cli.decisions import StrataOptions
 from somcot.cli.options import (
     NOT_CONVERGED,
     By,
@@ -28,13 +29,12 @@ from somcot.cli.options import (
     OutputOptions,
     Reading,
     Seed,
-    SuggestedBelowOne,
     VectorOptions,
     Yes,
     spelled,
 )
 
-__all__ = ["distance", "info", "metric", "same_process"]
+__all__ = ["distance", "info", "metric"]
 
 _FORECAST = ("auto", "exact", "plugin")  # methods whose time and memory are known beforehand
 
@@ -57,6 +57,7 @@ def distance(
         str | None, typer.Option(metavar="rows|episodes", help="Deprecated; use --units transitions or sequences.")
     ] = None,
     vectors: VectorOptions,
+    grouping: StrataOptions,
     seed: Seed = 0,
     output: OutputOptions,
     yes: Yes = False,
@@ -74,13 +75,15 @@ def distance(
     clock.check()
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
-    options = _interval_options(units, standard_error, method)
+    options: dict[str, Any] = _interval_options(units, standard_error, method) | grouping.arguments(vectors.wanted)
+    if grouping.columns and method != "auto":
+        raise ValueError(f"{grouping.flag}: only the estimate (--method auto) uses strata, not {method}; leave it out")
     output.check(a, *([b] if b else []), cost)
     vectors.check()
     if vectors.wanted and options:
         raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
     with caught() as messages:
-        pair = read_pair(a, b, reading, cost, vectors, by, groups)
+        pair = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
         settled = clock.settled(pair.x, pair.y)
         more: dict[str, Any] = {"confidence": confidence} | pair.arguments
         if not vectors.wanted:
@@ -126,69 +129,6 @@ def _interval_options(units: str, standard_error: str | None, method: str) -> di
         if method != "auto":
             raise ValueError(f"{spelled(name)}: only the estimate (--method auto) has an interval, not {method}")
     return given
-
-
-def same_process(
-    a: FileA,
-    b: FileOrGroup = None,
-    *,
-    by: By = None,
-    groups: Groups = None,
-    discount: SuggestedBelowOne = None,
-    cost: Cost = "labels",
-    permutations: Annotated[
-        int, typer.Option(min=1, max=10_000_000, metavar="N", help="Number of random permutations.")
-    ] = 199,
-    vectors: VectorOptions,
-    seed: Seed = 0,
-    json: Json = False,
-    reading: Reading,
-) -> int:
-    """Test whether two recordings come from the same process."""
-    from somcot.cli import screens
-    from somcot.cli.cost_and_cells import read_pair
-    from somcot.cli.inputs import suggested_discount
-    from somcot.cli.output import caught, console, names_of, notes_of, print_json, process_facts
-    from somcot.plumbing.checks import check_discount
-    from somcot.samples import Samples
-
-    if discount is not None:
-        check_discount(discount)
-    vectors.check()
-    with caught() as messages:
-        x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups)
-        if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
-            table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
-        for side in () if vectors.wanted else (x, y):
-            if not isinstance(side.value, Samples):
-                raise ValueError(
-                    f"{side.name}: no recorded episodes; the test permutes whole episodes, use somcot distance instead"
-                )
-        sides: tuple[Any, Any] = (x.value, y.value)
-        discount = discount or suggested_discount([x, y])
-        outcome = somcot.same_process(
-            *sides, table, discount=discount, n_permutations=permutations, rng=seed,
-            progress=sys.stderr.isatty(), **more,
-        )  # fmt: skip
-    content = {
-        "somcot": somcot.__version__,
-        "command": "test",
-        "pvalue": outcome.pvalue,
-        "statistic": outcome.statistic,
-        "n_permutations": outcome.n_permutations,
-        "stopped_early": outcome.stopped_early,
-        "discount": discount,
-        "cost": cost_name,
-        "seed": seed,
-        "x": process_facts(x),
-        "y": process_facts(y),
-        "warnings": notes_of(messages, x, y),
-    }
-    if json:
-        print_json(content)
-    else:
-        screens.show_test(console(), content, names_of(x, y))
-    return 0
 
 
 def metric(

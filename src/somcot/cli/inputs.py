@@ -97,9 +97,13 @@ class NamedProcess(NamedTuple):
 
 
 def read_processes(
-    paths: Sequence[str], reading: Reading, reward: str | None = None, *, keep_times: bool = False
-) -> list[NamedProcess]:
-    """Read each file with the options that apply to it; tables and logs with the times of their rows if wanted."""
+    paths: Sequence[str], reading: Reading, reward: str | None = None, *, keep_times: bool = False,
+    attributes: Sequence[str] = (),
+) -> list[NamedProcess]:  # fmt: skip
+    """Read each file with the options that apply to it; tables and logs with the times of their rows if wanted.
+
+    `attributes` are columns of tables and logs that describe a sequence; traces and baselines keep theirs anyway.
+    """
     if paths.count("-") > 1:
         raise ValueError("standard input: named twice; it can be read only once, so name a file for one of the two")
     sources = [_identified(path, reading.format) for path in paths]
@@ -123,8 +127,12 @@ def read_processes(
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
         if keep_times and "keep_times" in KINDS[kind].options():
             options["keep_times"] = True
+        if attributes and "attributes" in KINDS[kind].options():
+            options["attributes"] = list(attributes)
         together = {name: value for name, value in reading.chosen().items() if name in (*_TOGETHER, "tidy")}
-        process = (None if keep_times else read_counts(source, options | together)) or read(source, **options)
+        process = (None if keep_times or attributes else read_counts(source, options | together)) or read(
+            source, **options
+        )
         if isinstance(process, ContinuousChain):
             steps = process.uniformised(float(process.exits.max()) or 1.0)
             processes.append(NamedProcess(source.name, steps, process))
@@ -215,7 +223,9 @@ def _bin_spec(text: str, number: str) -> int | list[float]:
         raise ValueError(f"--bins: found {text!r}, expected COLUMN=NUMBER or COLUMN=EDGE,EDGE,...") from None
 
 
-def read_groups(file: str, by: str, reading: Reading, reward: str | None = None) -> dict[Hashable, Samples]:
+def read_groups(
+    file: str, by: str, reading: Reading, reward: str | None = None, attributes: Sequence[str] = ()
+) -> dict[Hashable, Samples]:
     """The groups of one file: by a column, or by a period of its times."""
     from somcot.readers.tables.groups import FILE_OPTIONS, split_table
 
@@ -231,21 +241,28 @@ def read_groups(file: str, by: str, reading: Reading, reward: str | None = None)
         options["bins"] = _bin_specs(reading)
     if reward is not None:
         options["reward"] = reward
+    if attributes:
+        options["attributes"] = list(attributes)
     groups = split_table(source, by, **options)
     if len(groups) < 2:
         (only,) = groups
         raise ValueError(f"{file}: --by {by} has only one group, {only!s}; name another column or period")
-    assert not set(options) - {*KINDS[kind].options(), *FILE_OPTIONS}
+    assert not set(options) - {*KINDS[kind].options(), *FILE_OPTIONS, "attributes"}
     return groups
 
 
 def read_two_groups(
-    file: str, by: str, chosen: Sequence[str] | None, reading: Reading, reward: str | None = None
+    file: str,
+    by: str,
+    chosen: Sequence[str] | None,
+    reading: Reading,
+    reward: str | None = None,
+    attributes: Sequence[str] = (),
 ) -> tuple[NamedProcess, NamedProcess]:
     """Two groups of one file: those that are named, or the only two."""
     from somcot.readers.tables.groups import PERIODS
 
-    groups = read_groups(file, by, reading, reward)
+    groups = read_groups(file, by, reading, reward, attributes)
     labels = {str(label): label for label in groups}
     for name in chosen or ():
         if name not in labels:

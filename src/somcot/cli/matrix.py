@@ -1,4 +1,4 @@
-"""`somcot matrix` and `somcot select`: read many processes, compute all distances, show and write them."""
+"""`somcot matrix`, `select` and `drift`: read many processes, compare them, show and write the result."""
 
 from __future__ import annotations
 
@@ -15,16 +15,32 @@ import typer
 
 import somcot
 from somcot.cli import signals
-from somcot.cli.options import By, Cost, Json, Method, Reading, Seed, StartAtOnce, SuggestedBelowOne, VectorOptions
+from somcot.cli.decisions import StrataOptions
+from somcot.cli.options import (
+    ALARM,
+    By,
+    Cost,
+    Json,
+    Method,
+    OutputOptions,
+    Reading,
+    Seed,
+    StartAtOnce,
+    SuggestedBelowOne,
+    SuggestedDiscount,
+    VectorOptions,
+)
 
 if TYPE_CHECKING:
     from somcot.cli.inputs import NamedProcess
+    from somcot.many.drift import Drift
     from somcot.many.plan import JobPlan
     from somcot.many.record import DistanceMatrix
     from somcot.plumbing.arrays import Floats
     from somcot.problem import ChainOrData
+    from somcot.samples import Samples
 
-__all__ = ["ENDINGS", "matrix", "select"]
+__all__ = ["ENDINGS", "draw", "drift", "matrix", "select"]
 
 ENDINGS = (".csv", ".parquet", ".json", ".html")
 _TABLES = ("values", "low", "high", "plugin", "standard_error", "uncut")
@@ -37,6 +53,7 @@ def matrix(
     discount: SuggestedBelowOne = None,
     by: By = None,
     vectors: VectorOptions,
+    grouping: StrataOptions,
     cost: Cost = "labels",
     method: Method = "auto",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals.")] = 0.9,
@@ -86,10 +103,12 @@ def matrix(
             table: Any = recordings.cost
             cost = recordings.cost
         else:
-            processes, more = _read(files, reading, cost, by), {}
+            processes, more = _read(files, reading, cost, by, grouping.columns), {}
             table = shared_cost(cost, processes)
         discount = _discount(discount, processes)
-        settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed)
+        settings = MatrixSettings(
+            discount, method, confidence, simultaneous, tests, seed, **grouping.arguments(vectors.wanted)
+        )
         plan = prepare(processes, table, settings, **more)
         _announce(plan, workers, yes=yes)
         distances = _compute(plan, checkpoint, workers)
@@ -134,6 +153,7 @@ def select(
         str | None, typer.Option(metavar="NAME", help="With --by: the group that is the data; the last by default.")
     ] = None,
     discount: SuggestedBelowOne = None,
+    grouping: StrataOptions,
     cost: Cost = "labels",
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of the intervals and of the set.")] = 0.9,
     yes: StartAtOnce = False,
@@ -149,7 +169,7 @@ def select(
     from somcot.problem import Data
 
     with caught() as messages:
-        named = _read([data, *(candidates or [])], reading, cost, by)
+        named = _read([data, *(candidates or [])], reading, cost, by, grouping.columns)
         name = _chosen_group(named, group) if by is not None else next(iter(named))
         first, rest = named[name], [(label, process) for label, process in named.items() if label != name]
         if not isinstance(first, Data):
@@ -158,7 +178,9 @@ def select(
             )
         table = shared_cost(cost, named)
         discount = _discount(discount, named)
-        plan = prepare_selection(first, dict(rest), table, discount=discount, confidence=confidence, rng=seed)
+        plan = prepare_selection(
+            first, dict(rest), table, discount=discount, confidence=confidence, rng=seed, **grouping.arguments()
+        )
         _announce(plan, 0, yes=yes)
         selection = choose(plan, progress=sys.stderr.isatty())
     notes = [*for_terminal(selection.notes, {"data": str(name)}), *messages]
@@ -189,7 +211,9 @@ def _without_unseen(notes: Iterable[str]) -> list[str]:
     return [note for note in notes if codes([note]) != ["never-seen"]]
 
 
-def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> dict[Hashable, ChainOrData]:
+def _read(
+    files: Sequence[str], reading: Reading, cost: str, by: str | None, attributes: Sequence[str] = ()
+) -> dict[Hashable, ChainOrData]:
     from somcot.cli.cost_and_cells import reward_column
     from somcot.cli.inputs import read_groups, read_processes
 
@@ -197,13 +221,13 @@ def _read(files: Sequence[str], reading: Reading, cost: str, by: str | None) -> 
     if by is None:
         if len(files) < 2:
             raise ValueError(f"{files[0]}: one file; name several, or split it with --by COLUMN")
-        processes = read_processes(files, reading, reward)
+        processes = read_processes(files, reading, reward, attributes=attributes)
         for timed in (p for p in processes if p.rates is not None):
             raise ValueError(f"{timed.name}: holds rates of a chain in continuous time; somcot distance takes them")
         return _with_text_labels(_short_names(processes))
     if len(files) != 1:
         raise ValueError(f"--by: splits one file into groups, but {len(files)} files are named; name one")
-    return dict(read_groups(files[0], by, reading, reward))
+    return dict(read_groups(files[0], by, reading, reward, attributes))
 
 
 def _chosen_group(groups: Mapping[Hashable, ChainOrData], text: str | None) -> Hashable:
@@ -316,3 +340,122 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     sink = io.BytesIO()
     parquet.write_table(pa.table(columns), sink)
     return sink.getvalue()
+
+
+# --- Drift
+
+_CAUSES = 5
+
+
+def drift(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Table over time, or - for standard input.")],
+    *,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN|PERIOD",
+            help="day, week, month, weekday or hour of the --time column, or a column of labels.",
+        ),
+    ],
+    discount: SuggestedDiscount = None,
+    grouping: StrataOptions,
+    cost: Cost = "labels",
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="PERIOD", help="Period to compare all others with; the first not small by default."),
+    ] = None,
+    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Level of each interval.")] = 0.9,
+    level: Annotated[
+        float, typer.Option(metavar="LEVEL", help="Adjusted p-values up to this level count as a change.")
+    ] = 0.05,
+    permutations: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000_000, metavar="N", help="Maximal number of permutations of each test."),
+    ] = None,
+    alarm: Annotated[bool, typer.Option("--alarm", help="Exit code 3 if anything changed.")] = False,
+    seed: Seed = 0,
+    output: OutputOptions,
+    reading: Reading,
+) -> int:
+    """Test whether a process has changed over time, period by period."""
+    from somcot.cli.cost_and_cells import reward_column, shared_cost
+    from somcot.cli.inputs import NamedProcess, read_groups, suggested_discount
+    from somcot.cli.output import caught, command_line, console, deliver, for_terminal, print_json
+    from somcot.cli.screens import show_drift, show_written
+    from somcot.plumbing.notes import codes
+
+    for name, value in (("--confidence", confidence), ("--level", level)):
+        if not 0.0 < value < 1.0:
+            raise ValueError(f"{name}: found {value:g}, expected a number strictly between 0 and 1")
+    output.check(file, cost)
+    with caught() as messages:
+        periods = read_groups(file, by, reading, reward_column(cost), grouping.columns)
+        if discount is None:
+            discount = suggested_discount([NamedProcess(str(label), samples) for label, samples in periods.items()])
+        outcome = somcot.drift(
+            periods, shared_cost(cost, periods), discount=discount, reference=_reference(reference, periods),
+            confidence=confidence, level=level, n_permutations=permutations, rng=seed, progress=sys.stderr.isatty(),
+            **grouping.arguments(),
+        )  # fmt: skip
+    notes = [note for note in messages if codes([note]) != ["never-seen"]]
+    outcome = replace(outcome, notes=tuple(for_terminal(outcome.notes)))
+    every_note = [*outcome.notes, *notes]
+
+    def show() -> None:
+        if output.json:
+            files = [str(path) for path in (output.html, output.plot) if path]
+            print_json(_drift_json(outcome, by, cost, seed, every_note) | {"files": files})
+        else:
+            show_drift(console(), outcome, every_note)
+
+    def write() -> None:
+        if output.html is not None:
+            outcome.report(output.html, notes=notes, command=command_line(), unit=cost, source=Path(file).name)
+        if output.plot is not None:
+            draw(outcome, output.plot, max(6.0, 0.32 * len(outcome.periods)))
+
+    deliver(show, write)
+    if not output.json:
+        show_written(console(), (output.html, output.plot))
+    return ALARM if alarm and outcome.alarm else 0
+
+
+def _reference(text: str | None, periods: Mapping[Hashable, Samples]) -> Hashable | None:
+    """The label of a period from its text; labels may be numbers or dates."""
+    if text is None:
+        return None
+    for label in periods:
+        if str(label) == text:
+            return label
+    known = ", ".join(str(label) for label in list(periods)[:12])
+    raise ValueError(f"--reference: there is no period {text!r}; the periods are {known}")
+
+
+def draw(outcome: Any, path: Path, width: float = 6.0) -> None:
+    """Write the plot of a record."""
+    import matplotlib.pyplot as plt
+
+    from somcot.plumbing.files import write_bytes
+
+    picture, ax = plt.subplots(figsize=(width, 4.2), layout="constrained")
+    outcome.plot(ax)
+    sink = io.BytesIO()
+    picture.savefig(sink, format=path.suffix[1:].lower(), dpi=150)
+    plt.close(picture)
+    write_bytes(path, sink.getvalue())
+
+
+def _drift_json(outcome: Drift, by: str, cost: str, seed: int, notes: Sequence[str]) -> dict[str, object]:
+    top = outcome.largest
+    shares = [] if outcome.result.makeup is None else outcome.result.contributions(_CAUSES).transitions
+    counted = zip(outcome.periods, outcome.transitions, strict=True)
+    return {
+        "somcot": somcot.__version__, "command": "drift", "meaning": outcome.sentence(), "alarm": outcome.alarm,
+        "by": by, "reference": outcome.reference, "cost": cost, "discount": outcome.discount,
+        "confidence": outcome.confidence, "level": outcome.level, "seed": seed,
+        "periods": [{"period": p, "transitions": n} for p, n in counted],
+        "left_out": [{"period": p, "transitions": n} for p, n in outcome.left_out.items()],
+        "changes": list(outcome.rows()),
+        "largest": {"period": top.period, "against": top.against, "transitions": [s._asdict() for s in shares]},
+        "warnings": list(notes), "seconds": outcome.seconds,
+    }  # fmt: skip

@@ -24,6 +24,7 @@ from somcot.result import Status
 from somcot.samples import Samples
 
 if TYPE_CHECKING:  # these load the solvers, which describing a file does not need
+    from somcot.inference.decisions import SampleSize
     from somcot.many.drift import Drift
     from somcot.many.record import DistanceMatrix
     from somcot.many.selection import Selection
@@ -183,22 +184,57 @@ def show_files(console: Console, answer: ShownResult) -> None:
 
 
 def show_test(console: Console, content: dict[str, Any], names: tuple[str, str]) -> None:
-    """The result of the same-process test."""
+    """The result of the same-process test, and the verdict if there is a margin."""
     from somcot.inference.permutation import verdict
 
     p, n, early = content["pvalue"], content["n_permutations"], content["stopped_early"]
-    facts = [
-        Fact("pvalue", "p-value", f"{p:.3g}", strong=p <= 0.05),
-        Fact("distance", "distance", f"{content['statistic']:.6g} between the estimated chains"),
-    ]
+    decided = "verdict" in content
+    facts = [Fact("pvalue", "p-value", f"{p:.3g}{' for no difference' if decided else ''}", strong=p <= 0.05)]
+    if decided:
+        within = f"{content['equivalence_pvalue']:.3g} for a distance of {content['margin']:g} or more"
+        facts.append(Fact("within", "", within, strong=content["verdict"] == "equivalent"))
+        facts.append(Fact("distance", "distance", f"{content['distance']:.4g}{_of_mix(content)}"))
+    else:
+        facts.append(Fact("distance", "distance", f"{content['statistic']:.6g} between the estimated chains"))
     if not early and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
         more = f"too close to 0.05 for {n:,} permutations; use --permutations {10 * n + 9}"
         facts.append(Fact("near", "", more))
     enough = "; more could not change the conclusion" if early else ""
     facts.append(Fact("compared", "permutations", f"{n:,}{enough}"))
     facts += [Fact(k, file_name(name, 24), _described(content[k])) for name, k in zip(names, "xy", strict=True)]
-    show(console, [Section("answer", "same process?", [Lead(verdict(p)), "", *facts])])
+    items: list[Any] = [Lead(content["meaning"] if decided else verdict(p)), "", *facts]
+    if decided and content["verdict"] == "changed" and content["contributions"]:
+        rows = [
+            (
+                label_text(s["state"], 24),
+                label_text(s["next_state"], 24),
+                *(f"{s[f'probability_{k}']:.3f}" for k in "xy"),
+            )
+            for s in content["contributions"]
+        ]
+        head = ("from", "to", *(file_name(name, 16) for name in names))
+        items += ["", Table(head, rows, "llrr", "Largest differences")]
+    show(console, [Section("answer", "same process?", items)])
     show_notes(console, content["warnings"])
+
+
+def _of_mix(content: Mapping[str, Any]) -> str:
+    """How much of the distance without strata is behaviour, and how much is a different mix."""
+    if content["mix"] is None:
+        return ""
+    mix, behaviour = content["mix"], content["distance"]
+    column = content.get("strata") or content.get("paired_by")
+    if mix <= 0:
+        return f", all of it behaviour (the mix of {column} makes none)"
+    return f" by behaviour; of {behaviour + mix:.4g} without strata, {mix:.4g} is the mix of {column}"
+
+
+def show_plan(console: Console, plan: SampleSize, notes: Iterable[str]) -> None:
+    """The number of sequences, and the simulated power around it."""
+    rows = [(f"{point.n:,}", percent(point.power)) for point in plan.points]
+    table = Table(("sequences per side", "found"), rows, "rr", "Simulated tests")
+    show(console, [Section("answer", "how many sequences?", [Lead(f"{plan}."), "", table])])
+    show_notes(console, notes)
 
 
 def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floats, messages: Iterable[str]) -> None:
@@ -240,7 +276,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
     if known := getattr(value, "episode_attributes", None):
-        rows.append(("sessions", f"{_names(list(known), 12)} are known (for --by NAME)"))
+        rows.append(("sessions", f"{_names(list(known), 12)} are known (for --by NAME and --strata NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     rows.append(("forecast", f"a distance to a similar process takes {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]

@@ -1,4 +1,4 @@
-"""Two processes prepared for comparison: what is permuted, what is halved, and what that says about the distance.
+"""Two processes prepared for comparison: what is permuted, and what is halved.
 
 `Exchangeable` are two recordings of the same kind on the union of their states: units are permuted between them.
 `AgainstKnown` is a recording against a known chain: if the two are equal, recordings can be drawn from the chain.
@@ -18,25 +18,27 @@ import numpy as np
 from somcot import costs
 from somcot.chains import MarkovChain, Support
 from somcot.costs import FeatureCost
-from somcot.inference.intervals import KINK, Evidence
 from somcot.inference.model import Model, split_rows
-from somcot.inference.pooling import calibrated, design_effect, kept_shares
-from somcot.inference.statistics import Expansion, RowTests, Statistics, chi_squared, permute, row_tests
+from somcot.inference.statistics import (
+    Expansion,
+    RowTests,
+    Statistics,
+    against_known,
+    chi_squared,
+    drawn_rows,
+    row_tests,
+)
+from somcot.inference.strata import Strata
 from somcot.inference.units import Engine, engine_of, half_sizes, known_starts_differ, row_shares, with_starts
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import Data, Problem
 
 __all__ = [
-    "PERMUTATIONS", "AgainstKnown", "Comparison", "Exchangeable", "Gathered", "Separate", "Units", "compare", "gather",
+    "AgainstKnown", "Comparison", "CostUnits", "Draws", "Exchangeable", "Halves", "Separate", "compare",
+    "on_entries_of",
 ]  # fmt: skip
 
-SPLITS = 20  # random splits into halves, both of which are used
-PERMUTATIONS = 199  # as for `same_process`, so that both give the same p-value
-AT_LEAST = 100  # ... although a clear case stops earlier
-_LEFT_OUT = 0.02  # occupancy of the pairs that half-samples leave out
-_FACTOR_DRAWS, _FACTOR_SPLITS = 3, 4  # permutations that are solved and halved again, for the factor of the rise
-_FIRST_FACTOR = 1 << 41  # their first index; tests use smaller ones
-_MOST = 4.0  # largest factor, in units of KINK
+FACTOR_SPLITS = 4  # random splits of a permutation into halves, for the factor of the rise
 
 
 class Draws(NamedTuple):
@@ -44,6 +46,13 @@ class Draws(NamedTuple):
 
     p: Floats
     q: Floats
+
+
+class Halves(NamedTuple):
+    """Half-samples: their probabilities, and their counts, (n_draws, ..., n_entries), if these can be tested."""
+
+    draws: Draws
+    counts: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +88,7 @@ class Exchangeable:
     @cached_property
     def centre(self) -> Floats:
         """Probabilities of the pooled process."""
-        return self.engine.kernels(self.counts.sum(axis=0), self.engine.support.probabilities)
+        return self.engine.kernels(self.engine.total, self.engine.support.probabilities)
 
     @cached_property
     def observed(self) -> Draws:
@@ -89,13 +98,13 @@ class Exchangeable:
     @cached_property
     def expansion(self) -> Expansion:
         """First-order distances at the pooled process."""
-        return Expansion.pooled(_with(self.engine.support, self.centre), self.cost, self.discount)
+        return Expansion.pooled(on_entries_of(self.engine.support, self.centre), self.cost, self.discount)
 
-    def halves(self, seed: int, n_splits: int) -> Draws:
+    def halves(self, seed: int, n_splits: int) -> Halves:
         """Both halves of random splits of both recordings."""
         counts = self.engine.halve(seed, n_splits)
         p, q = (self.engine.kernels(counts[:, g], own) for g, own in enumerate(self.observed))
-        return Draws(p, q)
+        return Halves(Draws(p, q), counts)
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts of permutations, (n_draws, 2, n_entries)."""
@@ -114,24 +123,28 @@ class Exchangeable:
         """Whether different states have positive cost, so that different rows mean a positive distance."""
         return _separates(self.cost)
 
-    @cached_property
-    def tests(self) -> RowTests:
-        """Chi-squared of each row of the data."""
-        return row_tests(self.engine.support, self.counts[0], self.counts[1])
+    def tests(self, counts: Floats) -> RowTests:
+        """Chi-squared of each row, for the data or many draws of it, (..., 2, n_entries)."""
+        return row_tests(self.engine.support, counts[..., 0, :], counts[..., 1, :])
 
-    def shrunk(self, kept: Floats) -> Draws | None:
-        """The data with a share of the difference of each row kept; None for refitted chains."""
-        if self.engine.pooled.discount is not None:
-            return None
-        share = kept[self.engine.support.rows]
-        p, q = (self.centre + share * (own - self.centre) for own in self.observed)
-        return Draws(*with_starts(self.engine.support, np.stack([p, q]), stationary=self.engine.pooled.stationary))
+    @property
+    def can_shrink(self) -> bool:
+        """Whether rows can be changed one by one; chains fitted to independent samples cannot."""
+        return self.engine.pooled.discount is None
+
+    def shrunk(self, counts: Floats, kept: Floats) -> Draws:
+        """Probabilities of many draws, (n_draws, 2, n_entries), with a share of the difference of each row kept."""
+        support, share = self.engine.support, kept[:, self.engine.support.rows]
+        centre = row_shares(support, counts.sum(axis=1), self.centre)
+        own = (row_shares(support, counts[:, g], rows) for g, rows in enumerate(self.observed))
+        p, q = (centre + share * (rows - centre) for rows in own)
+        return Draws(*with_starts(support, np.stack([p, q]), stationary=self.engine.pooled.stationary))
 
     def factor_draw(self, seed: int, index: int) -> tuple[Draws, Draws]:
         """A permutation, and its halves."""
         grouping = self.engine.grouping(seed, index)
         whole = self.engine.kernels(self.engine.counts(grouping), self.centre)
-        halves = self.engine.halve(seed + index, _FACTOR_SPLITS, grouping)
+        halves = self.engine.halve(seed + index, FACTOR_SPLITS, grouping)
         p, q = (self.engine.kernels(halves[:, g], whole[g]) for g in (0, 1))
         return Draws(*whole), Draws(p, q)
 
@@ -187,20 +200,20 @@ class AgainstKnown:
         """First-order distances at the known chain."""
         return Expansion.pooled(self.support, self.cost, self.discount)
 
-    def halves(self, seed: int, n_splits: int) -> Draws:
+    def halves(self, seed: int, n_splits: int) -> Halves:
         """Both halves of random splits of the recording."""
         counts = self._placed(self.engine.halve(seed, n_splits, first=int(self.flipped))[:, 0])
-        return self._ordered(row_shares(self.support, counts, self.observed[self.flipped]))
+        return Halves(self._ordered(row_shares(self.support, counts, self.observed[self.flipped])), counts)
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts drawn from the known rows, (n_draws, n_entries)."""
         totals = self.support.row_sums(self.counts).astype(np.int64)
-        return np.stack([_drawn_rows(self.support, totals, np.random.default_rng([seed, k])) for k in indices])
+        return np.stack([drawn_rows(self.support, totals, np.random.default_rng([seed, k])) for k in indices])
 
     def statistics(self, counts: Floats) -> Statistics:
         """Statistics of many recordings, (n_draws, n_entries)."""
         draws = self._ordered(row_shares(self.support, counts, self.support.probabilities))
-        rows = _against_known(self.support, counts)
+        rows = against_known(self.support, counts)
         return Statistics(self.expansion.values(self.support, draws.p, self.support, draws.q), rows.sum(axis=1), rows)
 
     @property
@@ -208,24 +221,26 @@ class AgainstKnown:
         """Whether different states have positive cost, so that different rows mean a positive distance."""
         return _separates(self.cost)
 
-    @cached_property
-    def tests(self) -> RowTests:
-        """Chi-squared of each row of the data against the known row."""
-        n = self.support.row_sums(self.counts)
+    def tests(self, counts: Floats) -> RowTests:
+        """Chi-squared of each row against the known row, for the data or many draws of it, (..., n_entries)."""
+        n = np.add.reduceat(counts, self.support.indptr[:-1], axis=-1)
         df = self.support.row_sums((self.support.probabilities > 0) | (self.counts > 0)) - 1.0
-        return RowTests(_against_known(self.support, self.counts[None, :])[0], df, n, np.full(len(n), np.inf))
+        flat = against_known(self.support, counts.reshape(-1, counts.shape[-1]))
+        return RowTests(flat.reshape(n.shape), df, n, np.full(n.shape, np.inf))
 
-    def shrunk(self, kept: Floats) -> Draws | None:
-        """The data with a share of the difference of each row kept."""
-        share, own = kept[self.support.rows], self.observed[self.flipped]
-        return self._ordered(self.support.probabilities + share * (own - self.support.probabilities))
+    can_shrink = True
+
+    def shrunk(self, counts: Floats, kept: Floats) -> Draws:
+        """Probabilities of many draws, (n_draws, n_entries), with a share of the difference of each row kept."""
+        known, own = self.support.probabilities, row_shares(self.support, counts, self.observed[self.flipped])
+        return self._ordered(known + kept[:, self.support.rows] * (own - known))
 
     def factor_draw(self, seed: int, index: int) -> tuple[Draws, Draws]:
         """A recording drawn from the chain, and its halves."""
         counts = self.null(seed, [index])[0].astype(np.int64)
         whole = row_shares(self.support, counts.astype(np.float64), self.support.probabilities)
         rng = np.random.default_rng([seed, index, 1])
-        first = split_rows(counts, self.support.indptr, half_sizes(counts, self.support, _FACTOR_SPLITS, rng), rng)
+        first = split_rows(counts, self.support.indptr, half_sizes(counts, self.support, FACTOR_SPLITS, rng), rng)
         halves = np.concatenate([first, counts - first]).astype(np.float64)
         return self._ordered(whole), self._ordered(row_shares(self.support, halves, whole))
 
@@ -264,7 +279,7 @@ class Separate:
         """Probabilities of both kernels."""
         return Draws(*(support.probabilities for support in self.supports))
 
-    def halves(self, seed: int, n_splits: int) -> Draws:
+    def halves(self, seed: int, n_splits: int) -> Halves:
         """Both halves of random splits of the recordings."""
         sides = []
         for k, (engine, support) in enumerate(zip(self.engines, self.supports, strict=True)):
@@ -273,15 +288,22 @@ class Separate:
             else:
                 halves = engine.halve(seed, n_splits, first=k)[:, 0]
                 sides.append(engine.kernels(halves, support.probabilities))
-        return Draws(*sides)
+        return Halves(Draws(*sides))
 
 
 Comparison = Exchangeable | AgainstKnown | Separate
 
 
 def compare(
-    x: Model, y: Model, problem: Problem, cost: object = None, *, length: int | None = None, rows: bool = False
-) -> tuple[Comparison, Units]:
+    x: Model,
+    y: Model,
+    problem: Problem,
+    cost: object = None,
+    *,
+    length: int | None = None,
+    rows: bool = False,
+    strata: Strata | None = None,
+) -> tuple[Comparison, CostUnits]:
     """Prepare two models for comparison.
 
     Parameters
@@ -296,37 +318,40 @@ def compare(
         Length of the blocks, if few long recordings are cut into blocks.
     rows : bool
         Whether to exchange single transitions even if the recordings keep their sequences.
+    strata : Strata, optional
+        Within which sequences are permuted and halved.
     """
     data = [side.samples for side in (x, y)]
     joint = _exchangeable(x, y)
     states = tuple(dict.fromkeys([*x.chain.states, *y.chain.states]))
     table = _union_cost(problem, cost, states, data) if joint else None
     if table is not None:
-        units = Units.of(table, least=problem.offset if isinstance(cost, FeatureCost) else None)
+        units = CostUnits.of(table, least=problem.offset if isinstance(cost, FeatureCost) else None)
         unit = units.unit(table)
         recordings = [side for side in data if side is not None]
-        engine = engine_of(recordings, length, rows=rows)
+        engine = engine_of(recordings, length, rows=rows, strata=strata)
         if len(recordings) == 2:
             return Exchangeable(engine, states, unit, problem.discount), units
         known, flipped = (x.chain, True) if data[0] is None else (y.chain, False)
         support, places = _on_union(known, engine, states)
         return AgainstKnown(engine, states, support, places, flipped, unit, problem.discount), units
-    engines = [None if side is None else engine_of([side], length, rows=rows) for side in data]
-    supports = [
-        side.chain.support if engine is None else engine.support for side, engine in zip((x, y), engines, strict=True)
+    parts = [None, None] if strata is None else [strata.alone(k) for k in (0, 1)]
+    engines = [
+        None if d is None else engine_of([d], length, rows=rows, strata=s) for d, s in zip(data, parts, strict=True)
     ]
+    supports = [side.chain.support if e is None else e.fitted for side, e in zip((x, y), engines, strict=True)]
     separate = Separate((engines[0], engines[1]), (supports[0], supports[1]), problem.unit_cost, problem.discount)
-    return separate, Units(problem.offset, problem.scale)
+    return separate, CostUnits(problem.offset, problem.scale)
 
 
-class Units(NamedTuple):
+class CostUnits(NamedTuple):
     """The unit of the cost in a comparison; the union of the states may have a wider range than the problem."""
 
     offset: float
     scale: float
 
     @classmethod
-    def of(cls, table: Floats, least: float | None = None) -> Units:
+    def of(cls, table: Floats, least: float | None = None) -> CostUnits:
         """The range of a cost; `least` is its minimum, if that is known better."""
         offset = float(table.min()) if least is None else least
         return cls(offset, float(table.max()) - offset or abs(float(table.max())) or 1.0)
@@ -415,135 +440,11 @@ def _on_union(known: MarkovChain, engine: Engine, states: tuple[Hashable, ...]) 
     return support, np.searchsorted(union, keys[1])
 
 
-def _with(support: Support, probabilities: Floats) -> Support:
+def on_entries_of(support: Support, probabilities: Floats) -> Support:
+    """Other probabilities on the same entries."""
     return Support(support.indptr, support.indices, probabilities)
 
 
 def _separates(cost: Floats) -> bool:
     off = cost[~np.eye(len(cost), dtype=np.bool_)]
     return bool(len(off)) and float(off.min()) > 0.0
-
-
-def _drawn_rows(support: Support, totals: Ints, rng: np.random.Generator) -> Floats:
-    """Counts of independent draws of each row, as many as `totals`."""
-    counts = np.zeros(len(support.indices))
-    for row in np.flatnonzero(totals):
-        entries = slice(support.indptr[row], support.indptr[row + 1])
-        counts[entries] = rng.multinomial(totals[row], support.probabilities[entries])
-    return counts
-
-
-_EXCLUDED = 1e6  # statistic of a row with a transition that the known chain excludes
-
-
-def _against_known(support: Support, counts: Floats) -> Floats:
-    """Chi-squared of each row against known probabilities, for counts of shape (n_draws, n_entries)."""
-    totals = np.add.reduceat(counts, support.indptr[:-1], axis=-1)[..., support.rows]
-    expected = totals * support.probabilities
-    impossible = np.where(counts > 0, _EXCLUDED, 0.0)
-    terms = np.divide((counts - expected) ** 2, expected, out=impossible, where=expected > 0)
-    return np.minimum(np.add.reduceat(terms, support.indptr[:-1], axis=-1), _EXCLUDED)
-
-
-# --- Gathering the evidence
-
-
-class Gathered(NamedTuple):
-    """The evidence, and more that users may look at.
-
-    Attributes
-    ----------
-    evidence : Evidence
-    halves : ndarray, shape (2 * SPLITS,)
-        The distances of half-samples.
-    kept : ndarray or None
-        The share of each row's difference that was kept by pooling, initial row last.
-    equal : float or None
-        Share of the rows judged equal.
-    effect : float
-        Design effect of the rows: 1 if transitions are as good as independent.
-    n_solves : int
-    """
-
-    evidence: Evidence
-    halves: Floats
-    kept: Floats | None
-    equal: float | None
-    effect: float
-    n_solves: int
-
-
-def gather(
-    comparison: Comparison,
-    seed: int,
-    *,
-    n_permutations: int = PERMUTATIONS,
-    features: FeatureCost | None = None,
-    scale: float = 1.0,
-    pool: bool = True,
-    threads: int | None = None,
-) -> Gathered:
-    """Permute and halve the data, and evaluate all draws to first order around two solved centres.
-
-    `features` is the source of an estimated cost, in units of `scale`: its noise is part of the half-samples. With
-    ``pool=False``, rows are not pooled.
-    """
-    own = _solved(comparison, comparison.observed, left_out=_LEFT_OUT)
-    values = own.values(*_sides(comparison, comparison.halves(seed, SPLITS)))
-    if features is not None:
-        states = None if isinstance(comparison, Separate) else comparison.states
-        values = values + _feature_noise(own, features, scale, states, np.random.default_rng([seed, 2]))
-    evidence = Evidence(own.value, float(values.mean()), float(values.std(ddof=1)))
-    if isinstance(comparison, Separate):
-        return Gathered(evidence, values, None, None, 1.0, 1)
-    test = permute(comparison, seed, n_permutations, both=comparison.separates, at_least=AT_LEAST, threads=threads)
-    kept, equal = kept_shares(calibrated(comparison.tests, test.rows))
-    shrunk = comparison.shrunk(kept) if pool else None
-    evidence = evidence._replace(
-        null=test.null.distance,
-        observed=float(test.observed.distance[0]),
-        pvalue=test.pvalue,
-        pooled=None if shrunk is None else _solved(comparison, shrunk).value,
-        factor=_factor(comparison, seed),
-    )
-    effect = design_effect(comparison.tests, test.rows)
-    return Gathered(evidence, values, kept, equal, effect, 3 + _FACTOR_DRAWS)
-
-
-def _solved(comparison: Comparison, draws: Draws, *, left_out: float = 0.0) -> Expansion:
-    x, y = (_with(support, p) for support, p in zip(comparison.supports, draws, strict=True))
-    return Expansion.at(x, y, comparison.cost, comparison.discount, left_out=left_out)
-
-
-def _sides(comparison: Comparison, draws: Draws) -> tuple[Support, Floats, Support, Floats]:
-    x, y = comparison.supports
-    return x, draws.p, y, draws.q
-
-
-def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
-    """Bias over rise where the truth is 0: permuted recordings are solved, and halved again.
-
-    It is 1 + sqrt 2 if rows are well filled, and larger if half-samples lose rows or the distance saturates.
-    """
-    bias = rise = 0.0
-    for index in range(_FIRST_FACTOR, _FIRST_FACTOR + _FACTOR_DRAWS):
-        whole, halves = comparison.factor_draw(seed, index)
-        centre = _solved(comparison, whole, left_out=_LEFT_OUT)
-        bias += centre.value
-        rise += float(centre.values(*_sides(comparison, halves)).mean()) - centre.value
-    return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
-
-
-def _feature_noise(
-    own: Expansion, features: FeatureCost, scale: float, states: tuple[Hashable, ...] | None, rng: np.random.Generator
-) -> Floats:
-    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely.
-
-    `states` are those of both processes, if the expansion is on their union.
-    """
-    signed, changes = features.placed(features.signed, states), []
-    for _ in range(SPLITS):
-        noise = features.placed(features.noise(rng), states)
-        tables = np.stack([np.abs(signed + sign * noise) for sign in (1.0, -1.0)])
-        changes.append(own.mean(tables - np.abs(signed)) / scale)
-    return np.concatenate(changes)

@@ -29,13 +29,13 @@ from somcot.core.pairs import PairChoice
 from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
-from somcot.inference.comparison import PERMUTATIONS, Comparison, Exchangeable, Gathered, Separate, compare, gather
-from somcot.inference.comparison import Units as CostUnits
-from somcot.inference.intervals import Bar, Evidence, interval_of
+from somcot.inference.comparison import Comparison, CostUnits, Exchangeable, Separate, compare
+from somcot.inference.intervals import PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of
 from somcot.inference.model import SATURATED, Model, fit, saturation
 from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
-from somcot.inference.units import Engine, WholeSequences, choose_units
+from somcot.inference.strata import Strata, strata_of
+from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
@@ -50,13 +50,9 @@ from somcot.solvers import policy_iteration, somcot
 from somcot.solvers import saddle as saddle_maps
 from somcot.solvers import saddle as saddle_point
 
-__all__ = [
-    "DRAWING", "EstimateDetails", "Joint", "estimate", "estimate_streams", "noise_level",
-    "notes", "plugin", "saddle", "with_interval",
-]  # fmt: skip
+__all__ = ["DRAWING", "EstimateDetails", "Joint", "estimate", "estimate_streams", "noise_level", "notes", "plugin",
+           "saddle", "with_interval"]  # fmt: skip
 
-
-# --- The default estimate for data: corrected distance, interval, notes, and the underlying plug-in.
 
 # --- Encoder and decoder for data, with less blur from sampling noise than an exact coupling
 
@@ -85,6 +81,10 @@ def _sharpest(problem: Problem, noise: float, coupling_maps: Maps, state_law: Fl
                 best = candidate.maps._replace(at_noise_level=True)
                 if candidate.violation <= ENOUGH * noise:
                     break
+            # After the first round the violation falls as 1 / steps at best, so it is known when it stays too large.
+            steps = candidate.n_steps
+            if steps > saddle_maps.FIRST_ROUND and candidate.violation * steps > TOLERABLE * noise * max_steps:
+                break
     except MemoryLimitError:
         return coupling_maps
     return best
@@ -176,15 +176,9 @@ def _of_one_side(name: str, model: Model, about: Noted) -> Iterator[Note]:
 
 
 def plugin(
-    x: ChainOrData,
-    y: ChainOrData,
-    cost: ArrayLike,
-    *,
-    discount: float,
-    pairs: PairChoice = "reachable",
-    threads: int | None = None,
-    max_sweeps: int = 200,
-) -> Result:
+    x: ChainOrData, y: ChainOrData, cost: ArrayLike, *, discount: float, pairs: PairChoice = "reachable",
+    threads: int | None = None, max_sweeps: int = 200,
+) -> Result:  # fmt: skip
     """Distance of the chains estimated from data, solved exactly and not corrected; biased upward near 0.
 
     Options as for `somcot.solvers.exact.solve`; ``method="exact"`` on data calls this function.
@@ -265,6 +259,8 @@ def estimate(
     confidence: float | None = None,
     rng: int | np.random.Generator | None = None,
     units: str = "auto",
+    strata: Any = None,
+    paired_by: Any = None,
     threads: int | None = None,
     n_splits: int | None = None,
     interval: str | None = None,
@@ -292,6 +288,11 @@ def estimate(
         What is permuted and halved. "sequences": whole sequences, valid for data with memory. "blocks": pieces of few
         long recordings. "transitions": single transitions from the same state, valid for Markov chains only. "auto":
         sequences if both recordings have at least 10, otherwise blocks; transitions for Counts and independent samples.
+    strata : str or pair of sequences, optional
+        The task of each sequence: the name of an attribute, or labels ``(of_x, of_y)``. Sequences are permuted and
+        halved within strata, and weighted so that both sides have the same mix.
+    paired_by : str or pair of sequences, optional
+        The same for tasks drawn at random and run on both sides; see `somcot.inference.strata`.
     threads : int, optional
         One per core by default; the result does not depend on it.
     n_splits, interval, n_resamples
@@ -307,30 +308,28 @@ def estimate(
     check_confidence(confidence)
     units = _with_deprecated(units, standard_error, n_splits, interval, n_resamples, pool_rows)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    chosen = choose_units(x, y, units)
-    models = fit(chosen.x, "x"), fit(chosen.y, "y")
+    chosen = choose_units(x, y, units, strata_of((x, y), strata, paired_by))
+    weights = [None, None] if chosen.strata is None else [chosen.strata.of_sequences(k) for k in (0, 1)]
+    models = fit(chosen.x, "x", weights[0]), fit(chosen.y, "y", weights[1])
     table = costs.between(cost, x, y) if callable(cost) else cost
     problem = Problem(models[0].chain, models[1].chain, table, discount)
     small, solution = policy_iteration.solution_of(problem, threads=threads, reduce=False)
-    details = EstimateDetails(problem, small, solution, models)
+    details = EstimateDetails(problem, small, solution, models, chosen.strata)
     bare = policy_iteration.result_of(details, solution, began, "auto")
     features = table if isinstance(table, FeatureCost) else None
     source = cost if callable(cost) else features
-    comparison, cost_units = compare(*models, problem, source, length=chosen.length, rows=chosen.rows)
+    comparison, cost_units = compare(*models, problem, source, length=chosen.length, rows=chosen.rows,
+                                     strata=chosen.strata)  # fmt: skip
     n_joint, bar = (1, None) if joint is None else joint
     gathered = gather(
-        comparison,
-        seed,
-        n_permutations=_n_permutations(confidence, n_joint),
-        features=features,
-        scale=cost_units.scale,
-        pool=pool_rows is not False,
-        threads=threads,
-    )
+        comparison, seed, n_permutations=_n_permutations(confidence, n_joint), features=features,
+        scale=cost_units.scale, pool=pool_rows is not False, threads=threads,
+    )  # fmt: skip
     evidence = gathered.evidence
     answer = interval_of(evidence, 0.9 if confidence is None else confidence, n_joint=n_joint, bar=bar)
     distance, low, high = (_clipped(problem, cost_units.to_user(value)) for value in answer)
     details.half_values = cost_units.offset + cost_units.scale * gathered.halves
+    details.evidence = evidence, cost_units
     details.blurred = evidence.noise_share > BLUR
     thin = saturation(models, discount, float(np.ptp(solution.V)))
     about = Noted(models, problem, evidence, thin, features, chosen.rows, None if confidence is None else answer.high,
@@ -339,6 +338,9 @@ def estimate(
     for note in details.notes:
         warn(note, DataWarning)
     memory = any(getattr(note, "code", "").startswith("memory") for note in details.notes)
+    record = _record(gathered, cost_units, problem, thin, comparison)
+    if chosen.strata is not None:
+        record = record._replace(mix=_mix(chosen, problem, threads) - bare.distance, strata=len(chosen.strata.labels))
     return replace(
         bare,
         distance=distance,
@@ -347,12 +349,19 @@ def estimate(
             f"{bare.distance - distance:.2g} for the estimated bias."
         ),
         plugin=bare.distance,
-        estimate=_record(gathered, cost_units, problem, thin, comparison),
+        estimate=record,
         samples=(models[0].n_transitions, models[1].n_transitions),
         confidence_interval=None if confidence is None else ConfidenceInterval(low, high, confidence),
         estimand="first-order projection" if memory else "process",
         seconds=time.perf_counter() - began,
     )
+
+
+def _mix(chosen: Chosen, problem: Problem, threads: int | None) -> float:
+    """The distance of the chains estimated without weights, where the mix of strata counts as a difference."""
+    chains = [side.chain(check=False) for side in (chosen.x, chosen.y) if isinstance(side, Samples)]
+    plain = Problem(chains[0], chains[1], problem.cost, problem.discount)
+    return policy_iteration.solve(plain, threads=threads).distance
 
 
 _MOST_PERMUTATIONS = 1999  # for intervals of high confidence, and for those that hold jointly
@@ -382,13 +391,11 @@ def _with_deprecated(units: str, standard_error: str | None, *others: object) ->
         check_count("n_splits", n_splits, at_least=0)
     if n_resamples is not None:
         check_count("n_resamples", n_resamples)
-    if pool_rows is not None:
-        check_flag("pool_rows", pool_rows)
-    ignored = {"n_splits": n_splits, "interval": interval, "n_resamples": n_resamples}
-    for name, value in ignored.items():
+    for name, value in (("n_splits", n_splits), ("interval", interval), ("n_resamples", n_resamples)):
         if value is not None:
             warn(Note("ignored-option", name), DeprecationWarning)
     if pool_rows is not None:
+        check_flag("pool_rows", pool_rows)
         warn(Note("deprecated-option", "pool_rows", instead="nothing"), DeprecationWarning)
     if standard_error is None:
         return units
@@ -402,12 +409,14 @@ class EstimateDetails(policy_iteration.ExactDetails):
 
     blurred = False  # whether noise blurs the coupling, so that sharper maps are tried
     half_values: Floats | None = None  # distances of the half-samples, for comparisons of several estimates
+    evidence: tuple[Evidence, CostUnits] | None = None
 
     def __init__(
-        self, problem: Problem, small: Reduced, solution: policy_iteration.Solution, models: tuple[Model, Model]
-    ) -> None:
+        self, problem: Problem, small: Reduced, solution: policy_iteration.Solution, models: tuple[Model, Model],
+        strata: Strata | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(problem, small, solution)
-        self.models = models
+        self.models, self.strata = models, strata
 
     @cached_property
     def maps(self) -> Maps:
@@ -429,14 +438,14 @@ class EstimateDetails(policy_iteration.ExactDetails):
     @cached_property
     def makeup(self) -> ContributionInputs | None:
         """Inputs of contributions, with the counts behind each row."""
-        return contribution_inputs(self.problem, *self.models)
+        return contribution_inputs(self.problem, *self.models, self.strata)
 
 
 def _record(gathered: Gathered, units: CostUnits, problem: Problem, thin: float, comparison: Comparison) -> Estimate:
     """The estimate in the units of the cost."""
     e, scale = gathered.evidence, units.scale
     gap = e.factor * e.rise
-    middle = e.straight if e.pooled is None else min(e.pooled, e.straight)
+    middle = e.straight if e.pooled is None else min(e.pooled.distance, e.straight)
     return Estimate(
         gap=scale * gap,
         rho=gap / e.plugin if e.plugin > 0.0 else 0.0,
@@ -444,7 +453,7 @@ def _record(gathered: Gathered, units: CostUnits, problem: Problem, thin: float,
         saturation=thin,
         n_solves=gathered.n_solves + 1,
         uncut=units.to_user(0.5 * (e.kink + middle)),
-        pooled=None if e.pooled is None else units.to_user(e.pooled),
+        pooled=None if e.pooled is None else units.to_user(e.pooled.distance),
         equal_rows=gathered.equal,
         kept=_kept(gathered, problem, comparison),
         rise=scale * e.rise,

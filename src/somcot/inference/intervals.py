@@ -12,20 +12,39 @@ distance is bias: there the factor k is measured, since thin rows, which half-sa
 1 + sqrt 2. Permutations also give the size K of the distance of equal processes, its quantile q, and a p-value. By the
 triangle inequality d - q is a lower bound, and it is above 0 exactly where the test rejects, so the two agree.
 
+These limits hold wherever the difference lies. Rows that the data cannot distinguish are pooled, and the interval about
+the pooled distance is narrower: half-samples pooled in the same way, and the noise of the data added to the pooled
+rows, show how much pooling may have removed or left (`Pooled`).
+
 All values are on the unit-cost scale, where the smallest possible distance is 0.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from somcot.chains import Support
 from somcot.core.pairs import reachable_pairs
+from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient, RowGradient
+from somcot.inference.comparison import (
+    AgainstKnown,
+    Comparison,
+    Draws,
+    Exchangeable,
+    Halves,
+    Separate,
+    on_entries_of,
+)  # fmt: skip
 from somcot.inference.model import Model, saturation
+from somcot.inference.pooling import Kept, calibrated, design_effect, kept_shares, kept_shares_of_many
+from somcot.inference.statistics import Expansion, Permuted, permute
+from somcot.inference.units import row_shares
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.errors import warn
 from somcot.plumbing.notes import Note
@@ -34,11 +53,49 @@ from somcot.result import Bounds, Status
 from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
 
-__all__ = ["KINK", "Bar", "Evidence", "Interval", "bootstrap", "interval_of", "saturation", "standard_error"]
+__all__ = [
+    "KINK", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap", "gather", "interval_of",
+    "saturation", "standard_error",
+]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
 _LEAN = 1.2  # the slope of `kink` in the noise is 1 where the distance is smooth, and 1 + _LEAN at a kink
+SPLITS = 20  # random splits into halves, both of which are used
+PERMUTATIONS = 199  # as for `same_process`, so that both give the same p-value
+AT_LEAST = 100  # ... although a clear case stops earlier
+_LEFT_OUT = 0.02  # occupancy of the pairs that half-samples leave out
+_FACTOR_DRAWS = 3  # permutations that are solved and halved again, for the factor of the rise
+_FIRST_FACTOR = 1 << 41  # their first index; tests use smaller ones
+_MOST = 4.0  # largest factor, in units of KINK
 LEAST = 1e-6  # lower end where the test rejects but no bound is above 0
+
+
+class Pooled(NamedTuple):
+    """The distance after rows that the data cannot distinguish are pooled, and how it depends on the noise.
+
+    Attributes
+    ----------
+    distance : float
+    half, error : float
+        Mean and standard deviation of the same over half-samples.
+    misfit : float
+        The plug-in minus its mean if the pooled processes were the truth.
+    """
+
+    distance: float
+    half: float
+    error: float
+    misfit: float
+
+    @property
+    def lost(self) -> float:
+        """How much of the distance pooling may have removed, seen in half-samples or in the plug-in."""
+        return max(self.distance - self.half, self.misfit, 0.0)
+
+    @property
+    def left(self) -> float:
+        """How much noise pooling may have left, seen in the same way."""
+        return max(self.half - self.distance, -self.misfit, 0.0)
 
 
 class Evidence(NamedTuple):
@@ -56,8 +113,8 @@ class Evidence(NamedTuple):
         The first-order distance of the data, for comparison with `null`.
     pvalue : float or None
         Of "the same process", from the same permutations.
-    pooled : float or None
-        Distance after rows that the data cannot distinguish are pooled.
+    pooled : Pooled or None
+        The distance after rows that the data cannot distinguish are pooled.
     factor : float
         Bias over rise, measured on permuted recordings; at least `KINK`.
     """
@@ -68,7 +125,7 @@ class Evidence(NamedTuple):
     null: Floats | None = None
     observed: float = math.nan
     pvalue: float | None = None
-    pooled: float | None = None
+    pooled: Pooled | None = None
     factor: float = KINK
 
     @property
@@ -148,23 +205,31 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
         scale = min(1.0, d / max(bar.observed, 1e-12))
         low = max(d - scale * bar.level, low, LEAST) if bar.exceeded else 0.0
     low = min(low, max(d, floor))
-    estimate = max(estimate, low)
-    return Interval(estimate, low, min(max(_upper(evidence, z), estimate), max(1.0, estimate)))
+    high = min(max(_upper(evidence, z), low), max(1.0, low))
+    if evidence.pooled is not None:
+        narrow = _around_pooled(evidence, evidence.pooled, z)
+        # The test alone decides whether the lower end is above 0.
+        low = max(low, narrow.low) if low > 0.0 else low
+        high = max(min(high, narrow.high), low)
+    estimate = min(max(estimate, low), high)
+    return Interval(estimate, low, high)
 
 
 def _estimate(evidence: Evidence, tail: float) -> float:
-    """Half-way between the lowest value and that of pooled rows, which lies inside the bracket [kink, straight]."""
-    d, noise = evidence.plugin, evidence.expected
-    spread = math.sqrt(max(d * d - noise * noise, 0.0))  # differences spread as thin as the noise
-    floor = max(evidence.kink, 0.0)
-    top = max(min(evidence.straight, spread), floor)
+    """The plug-in minus its bias if the pooled processes were the truth, within the bracket [kink, straight].
+
+    Without pooled rows, the middle of the bracket.
+    """
+    d, noise, pooled = evidence.plugin, evidence.expected, evidence.pooled
     if evidence.null is not None and d <= noise:
         return 0.0
-    middle = top if evidence.pooled is None else min(max(evidence.pooled, floor), top)
-    estimate = 0.5 * (floor + middle)
-    if evidence.pvalue is not None and evidence.pvalue > tail + 1e-9 and evidence.pooled is not None:
-        return min(estimate, evidence.pooled)
-    return estimate
+    floor = max(evidence.kink, 0.0)
+    top = max(min(evidence.straight, math.sqrt(max(d * d - noise * noise, 0.0))), floor)
+    if pooled is None:
+        return 0.5 * (floor + top)
+    estimate = min(max(pooled.distance + pooled.misfit, floor), top)
+    rejected = evidence.pvalue is None or evidence.pvalue <= tail + 1e-9
+    return estimate if rejected else min(estimate, pooled.distance)
 
 
 def _upper(evidence: Evidence, z: float) -> float:
@@ -174,6 +239,143 @@ def _upper(evidence: Evidence, z: float) -> float:
     """
     bias = min(evidence.rise, evidence.plugin / KINK)
     return evidence.plugin - bias + z * math.hypot(evidence.error, evidence.rise - bias)
+
+
+def _around_pooled(evidence: Evidence, pooled: Pooled, z: float) -> Bounds:
+    """Ends of an interval about the pooled distance: its bias is at most that of a kink, as far as the data show it."""
+    floor = max(evidence.kink, 0.0)
+    centre = min(max(pooled.distance, floor), max(evidence.straight, floor))
+    slack = z * math.hypot(evidence.error, pooled.error)
+    return Bounds(centre - KINK * pooled.left - slack, centre + KINK * pooled.lost + slack)
+
+
+# --- Gathering the evidence
+
+
+class Gathered(NamedTuple):
+    """The evidence, and more that users may look at.
+
+    Attributes
+    ----------
+    evidence : Evidence
+    halves : ndarray, shape (2 * SPLITS,)
+        The distances of half-samples.
+    kept : ndarray or None
+        The share of each row's difference that was kept by pooling, initial row last.
+    equal : float or None
+        Share of the rows judged equal.
+    effect : float
+        Design effect of the rows: 1 if transitions are as good as independent.
+    n_solves : int
+    """
+
+    evidence: Evidence
+    halves: Floats
+    kept: Floats | None
+    equal: float | None
+    effect: float
+    n_solves: int
+
+
+def gather(
+    comparison: Comparison,
+    seed: int,
+    *,
+    n_permutations: int = PERMUTATIONS,
+    features: FeatureCost | None = None,
+    scale: float = 1.0,
+    pool: bool = True,
+    threads: int | None = None,
+) -> Gathered:
+    """Permute and halve the data, and evaluate all draws to first order around two solved centres.
+
+    `features` is the source of an estimated cost, in units of `scale`: its noise is part of the half-samples. With
+    ``pool=False``, rows are not pooled.
+    """
+    own = _solved(comparison, comparison.observed, left_out=_LEFT_OUT)
+    halves = comparison.halves(seed, SPLITS)
+    values = own.values(*_sides(comparison, halves.draws))
+    if features is not None:
+        states = None if isinstance(comparison, Separate) else comparison.states
+        values = values + _feature_noise(own, features, scale, states, np.random.default_rng([seed, 2]))
+    evidence = Evidence(own.value, float(values.mean()), float(values.std(ddof=1)))
+    if isinstance(comparison, Separate):
+        return Gathered(evidence, values, None, None, 1.0, 1)
+    test = permute(comparison, seed, n_permutations, both=comparison.separates, at_least=AT_LEAST, threads=threads)
+    evidence = evidence._replace(
+        null=test.null.distance,
+        observed=float(test.observed.distance[0]),
+        pvalue=test.pvalue,
+        factor=_factor(comparison, seed),
+    )
+    tests = comparison.tests(comparison.counts)
+    effect = design_effect(tests, test.rows)
+    kept = kept_shares(calibrated(tests, test.rows, effect))
+    if pool and comparison.can_shrink:
+        evidence = evidence._replace(pooled=_pooled(comparison, halves, kept, test, effect))
+    return Gathered(evidence, values, kept.shares, kept.equal, effect, 3 + _FACTOR_DRAWS)
+
+
+def _pooled(
+    comparison: Exchangeable | AgainstKnown, halves: Halves, kept: Kept, test: Permuted, effect: float
+) -> Pooled:
+    """The distance after pooling rows, and how it depends on the noise.
+
+    The noise of the data is that of half-samples about them. Added to the pooled rows, it shows what the plug-in would
+    be if these were the truth.
+    """
+    assert halves.counts is not None
+    once = comparison.shrunk(comparison.counts[None], kept.shares[None])
+    centre = _solved(comparison, Draws(once.p[0], once.q[0]), left_out=_LEFT_OUT)
+    shares = kept_shares_of_many(calibrated(comparison.tests(halves.counts), test.rows, effect), kept.prior)
+    again = centre.values(*_sides(comparison, comparison.shrunk(halves.counts, shares)))
+    noisy = [
+        row_shares(support, np.maximum(rows + half - own, 0.0), rows)
+        for support, rows, half, own in zip(comparison.supports, once, halves.draws, comparison.observed, strict=True)
+    ]
+    plugins = centre.values(*_sides(comparison, Draws(*noisy)))
+    observed = Draws(*(own[None] for own in comparison.observed))
+    misfit = float(centre.values(*_sides(comparison, observed))[0] - plugins.mean())
+    return Pooled(centre.value, float(again.mean()), float(again.std(ddof=1)), misfit)
+
+
+def _solved(comparison: Comparison, draws: Draws, *, left_out: float = 0.0) -> Expansion:
+    x, y = (on_entries_of(support, p) for support, p in zip(comparison.supports, draws, strict=True))
+    return Expansion.at(x, y, comparison.cost, comparison.discount, left_out=left_out)
+
+
+def _sides(comparison: Comparison, draws: Draws) -> tuple[Support, Floats, Support, Floats]:
+    x, y = comparison.supports
+    return x, draws.p, y, draws.q
+
+
+def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
+    """Bias over rise where the truth is 0: permuted recordings are solved, and halved again.
+
+    It is 1 + sqrt 2 if rows are well filled, and larger if half-samples lose rows or the distance saturates.
+    """
+    bias = rise = 0.0
+    for index in range(_FIRST_FACTOR, _FIRST_FACTOR + _FACTOR_DRAWS):
+        whole, halves = comparison.factor_draw(seed, index)
+        centre = _solved(comparison, whole, left_out=_LEFT_OUT)
+        bias += centre.value
+        rise += float(centre.values(*_sides(comparison, halves)).mean()) - centre.value
+    return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
+
+
+def _feature_noise(
+    own: Expansion, features: FeatureCost, scale: float, states: tuple[Hashable, ...] | None, rng: np.random.Generator
+) -> Floats:
+    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely.
+
+    `states` are those of both processes, if the expansion is on their union.
+    """
+    signed, changes = features.placed(features.signed, states), []
+    for _ in range(SPLITS):
+        noise = features.placed(features.noise(rng), states)
+        tables = np.stack([np.abs(signed + sign * noise) for sign in (1.0, -1.0)])
+        changes.append(own.mean(tables - np.abs(signed)) / scale)
+    return np.concatenate(changes)
 
 
 # --- Deprecated: the delta method and the bootstrap

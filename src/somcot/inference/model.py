@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.derivatives import RowGradient
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.linear_systems import CLOSE
 from somcot.plumbing.notes import relayed
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
+from somcot.samples import Samples
 
 __all__ = ["SATURATED", "Model", "fit", "on_entries", "saturation", "split_rows"]
 
@@ -70,10 +72,11 @@ class Model:
         return 0 if self.samples is None else self.samples.n_transitions
 
 
-def fit(process: ChainOrData, name: str = "") -> Model:
+def fit(process: ChainOrData, name: str = "", weights: Floats | None = None) -> Model:
     """Estimate the chain behind a process, with the number of observations of each row.
 
-    Warnings about the data are prefixed with `name`, the name of the argument.
+    Warnings about the data are prefixed with `name`, the name of the argument. With positive `weights` of its
+    sequences, counts are weighted, and rounded where a number of observations is needed.
     """
     if isinstance(process, MarkovChain):
         return Model(process, np.zeros(len(process.support.indices), dtype=np.int64), None)
@@ -83,11 +86,38 @@ def fit(process: ChainOrData, name: str = "") -> Model:
     n = chain.n_states
     seen = process.pair_counts
     place = chain.support.locate(seen.rows, seen.columns)
+    if weights is not None:
+        assert isinstance(process, Samples)
+        return _weighted(chain, process, weights)
     counts = np.zeros(len(indices), dtype=np.int64)
     counts[place] = seen.values
     if not process.starts_known and process.discount is None:
         counts[indptr[n] :] = process.start_counts[indices[indptr[n] :]]
     return Model(chain, counts, process)
+
+
+def _weighted(chain: MarkovChain, samples: Samples, weights: Floats) -> Model:
+    """The chain of weighted sequences; the entries stay the same, because every weight is positive."""
+    support, n = chain.support, chain.n_states
+    assert samples.offsets is not None
+    slots = support.locate(samples.now.astype(np.int64), samples.following)
+    counts = np.bincount(slots, weights[samples.episode], len(support.indices))
+    if not samples.starts_known:
+        first = samples.now[samples.offsets[:-1]].astype(np.int64)
+        counts += np.bincount(support.locate(np.full(len(first), n), first), weights, len(counts))
+    totals = support.row_sums(counts)[support.rows]
+    shares = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), support.probabilities)
+    filled = Support(support.indptr, support.indices, shares)
+    if samples.stationary:
+        filled = with_long_run_start(filled)
+    end = int(support.indptr[n])
+    initial = np.zeros(n)
+    initial[filled.indices[end:]] = filled.probabilities[end:]
+    from scipy.sparse import csr_array  # slow to import
+
+    kernel = csr_array((filled.probabilities[:end], support.indices[:end], support.indptr[:-1]), shape=(n, n))
+    changed = MarkovChain(kernel, initial, states=chain.states, normalize=True)
+    return Model(changed, np.rint(counts).astype(np.int64), samples)
 
 
 def on_entries(support: Support, chain: MarkovChain) -> Support:

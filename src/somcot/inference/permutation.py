@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from math import comb
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot import costs
-from somcot.chains import MarkovChain, Support
+from somcot.chains import Support
 from somcot.compile.jit import kernel
 from somcot.inference.statistics import (
     FIRST_REFERENCE,
@@ -32,23 +31,25 @@ from somcot.inference.statistics import (
     main_entries,
     permute,
 )
-from somcot.inference.units import Engine, WholeSequences, chosen_engine, known_starts_differ
+from somcot.inference.strata import Strata, known_starts_differ, pair_or_list, strata_of
+from somcot.inference.units import Engine, WholeSequences, chosen_engine
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
-from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import figure, meter
 from somcot.problem import Data
 from somcot.recorded.counts import Counts
 from somcot.recorded.transforms import EpisodeSteps, find_words
+from somcot.result import Result
 from somcot.samples import Samples
 from somcot.trajectories import needs_cells
 
 __all__ = [
     "MarkovOrder",
     "SameProcessResult",
-    "check_recordings",
+    "decision",
     "has_memory",
     "looks_identical",
     "markov_order",
@@ -77,6 +78,23 @@ def verdict(pvalue: float) -> str:
     return "No difference shown: two recordings of the same process may well differ this much."
 
 
+def decision(test: SameProcessResult) -> str:
+    """The verdict of a test with a margin as a sentence, with the interval that it rests on."""
+    assert test.distance is not None
+    assert test.distance.confidence_interval is not None
+    low, high, level = test.distance.confidence_interval
+    interval = f"{100 * level:g} % interval {figure(low)} to {figure(high)}"
+    if test.verdict == "equivalent":
+        return f"Equivalent: the distance is below the margin of {test.margin:g} ({interval})."
+    if test.verdict == "changed":
+        more = "by" if low >= (test.margin or 0.0) else "possibly by"
+        return f"Changed: the recordings differ, {more} more than the margin of {test.margin:g} ({interval})."
+    return (
+        f"Inconclusive: neither a difference nor a distance below the margin of {test.margin:g} is shown ({interval}); "
+        f"about {test.sequences_needed:,} sequences per side would probably decide."
+    )
+
+
 @dataclass(frozen=True)
 class SameProcessResult:
     """Result of a permutation test.
@@ -98,6 +116,17 @@ class SameProcessResult:
         chi-squared, both in standard deviations above their permutation means; or chi-squared itself.
     null_distribution : ndarray, shape (n_permutations,)
         The same for the permutations.
+    margin : float or None
+        Largest distance that counts as equal, if one was given; the fields below are None without it.
+    verdict : str or None
+        "equivalent": the upper end of the 90 % interval is below the margin. Otherwise "changed" if the p-value is at
+        most 0.05, and "inconclusive" if not. Each of the first two is wrong in at most about 5 % of cases.
+    equivalence_pvalue : float or None
+        P-value of "the distance is at least `margin`"; at most 0.05 exactly if the verdict is "equivalent".
+    sequences_needed : int or None
+        If inconclusive: about how many sequences per side would probably lead to one of the other verdicts.
+    distance : Result or None
+        The estimated distance, with its 90 % interval and contributions.
     """
 
     statistic: float
@@ -106,6 +135,11 @@ class SameProcessResult:
     stopped_early: bool
     observed: float = field(repr=False)
     null_distribution: Floats = field(repr=False)
+    margin: float | None = None
+    verdict: str | None = None
+    equivalence_pvalue: float | None = None
+    sequences_needed: int | None = None
+    distance: Result | None = field(default=None, repr=False)
 
     def _repr_html_(self) -> str:
         early = "; more would not change the conclusion" if self.stopped_early else ""
@@ -114,12 +148,18 @@ class SameProcessResult:
             ("compared", f"with {self.n_permutations:,} random permutations of the episodes{early}"),
         ]
         picture = histogram(self.null_distribution, self.observed)
-        return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))
+        if self.verdict is None:
+            return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))
+        facts = [("p-value", f"{self.pvalue:.3g} for no difference, {self.equivalence_pvalue:.3g} for more than the "
+                  f"margin of {self.margin:g}"), *facts]  # fmt: skip
+        return card(self.verdict, facts, picture, sub=decision(self))
 
     def __str__(self) -> str:
         early = ", stopped early" if self.stopped_early else ""
         conclusion = verdict(self.pvalue).partition(":")[0].lower()
         figures = f"statistic {self.statistic:.4g}, {self.n_permutations} permutations{early}"
+        if self.verdict is not None:
+            figures += f"; {self.verdict} at margin {self.margin:g}, p = {self.equivalence_pvalue:.3g} for a larger one"
         return f"p = {self.pvalue:.3g}, {conclusion}, {figures}"
 
 
@@ -135,15 +175,28 @@ def same_process(
     rng: int | np.random.Generator | None = None,
     threads: int | None = None,
     progress: bool = False,
+    margin: float | None = None,
+    strata: Any = None,
+    paired_by: Any = None,
 ) -> SameProcessResult:
     """Permute whole episodes between recordings; see `somcot.same_process`."""
-    recordings = _recordings(x, y)
+    recordings = pair_or_list(x, y)
+    if margin is not None:
+        from somcot.inference.decisions import test_with_margin  # which calls this function
+
+        if len(recordings) != 2 or statistic != "distance" or discount is None:
+            raise ValueError("margin: needs two recordings, statistic='distance' and a discount")
+        return test_with_margin(
+            recordings[0], recordings[1], cost, discount=check_discount(discount), margin=margin, rng=rng,
+            n_permutations=n_permutations, threads=threads, progress=progress, strata=strata, paired_by=paired_by,
+        )  # fmt: skip
     if statistic not in ("distance", "pearson"):
         raise ValueError(f"statistic: found {statistic!r}, expected 'distance' or 'pearson'")
     n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
     check_flag("progress", progress)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
-    engine = _engine(recordings)
+    names = ("x", "y") if y is not None else [f"x[{i}]" for i in range(len(recordings))]
+    engine = _engine(recordings, strata_of(recordings, strata, paired_by, names))
     _warn_few(engine)
     _warn_of_names(recordings)
     report = meter(n_permutations) if progress else None
@@ -164,9 +217,9 @@ def same_process(
     return SameProcessResult(value, outcome.pvalue, len(outcome.values), outcome.stopped, outcome.value, outcome.values)
 
 
-def _engine(recordings: Sequence[Samples]) -> Engine:
+def _engine(recordings: Sequence[Samples], strata: Strata | None = None) -> Engine:
     """Units as for an interval."""
-    engine, notes = chosen_engine(recordings)
+    engine, notes = chosen_engine(recordings, strata)
     for note in notes:
         warn(note, DataWarning)
     return engine
@@ -192,7 +245,7 @@ class Groups:
     @cached_property
     def centre(self) -> Floats:
         """Probabilities of the pooled process."""
-        return self.engine.kernels(self.counts.sum(axis=0), self.engine.support.probabilities)
+        return self.engine.kernels(self.engine.total, self.engine.support.probabilities)
 
     @cached_property
     def _expansion(self) -> Expansion:
@@ -254,27 +307,11 @@ def _too_alike(engine: Engine, seed: int) -> bool:
     )
 
 
-def _recordings(x: Any, y: Any) -> list[Samples]:
-    many = isinstance(x, (list, tuple))
-    if many and y is not None:
-        raise TypeError("y: x is a list of recordings already; put y into it, and name cost= and discount=")
-    if not many and y is None:
-        raise TypeError("y: missing; pass two recordings, or a list of them as x")
-    recordings = list(x) if many else [x, y]
-    if len(recordings) < 2:
-        raise ValueError(f"x: found a list of {len(recordings)} recording(s), expected at least 2")
-    check_recordings(recordings, (lambda i: f"x[{i}]") if many else (lambda i: "xy"[i]))
-    return recordings
-
-
 def _warn_few(engine: Engine) -> None:
     """Warn if there are too few distinct permutations of the episodes for a small p-value."""
     if not isinstance(engine, WholeSequences):
         return
-    ways, left = 1, len(engine.observed)
-    for size in np.bincount(engine.observed):
-        ways *= comb(left, int(size))
-        left -= int(size)
+    ways = engine.n_permutations
     if ways < 1 / _LEVEL:
         sizes = {"episodes": len(engine.observed), "groups": engine.n_groups, "ways": ways, "least": 1 / ways}
         warn(Note("few-permutations", **sizes), DataWarning)
@@ -343,41 +380,6 @@ def _named_cost(cost: str, pooled: Samples | Counts) -> Floats:
     if pooled.features is None or np.isnan(pooled.features).any():
         raise ValueError("cost: 'features' needs a reward for every state; pass rewards= when making the Samples")
     return costs.absolute(pooled.features, pooled.features)
-
-
-def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
-    """Refuse recordings that cannot be permuted; `name` returns the user's name of recording i."""
-    for i, data in enumerate(recordings):
-        if isinstance(data, MarkovChain):
-            raise TypeError(
-                f"{name(i)}: found a MarkovChain, which is known and needs no test; somcot.distance compares it "
-                "exactly, and chain.sample(...) records it"
-            )
-        if isinstance(data, Counts):
-            raise TypeError(
-                f"{name(i)}: found Counts, which do not keep episodes; whole episodes are permuted, so pass the Samples"
-            )
-        if not isinstance(data, Samples):
-            raise TypeError(f"{name(i)}: found {type(data).__name__}, expected Samples{how_to_wrap(data)}")
-    first = recordings[0]
-    for i, data in enumerate(recordings[1:], 1):
-        if data.discount != first.discount:
-            kinds = [_kind(d) for d in (first, data)]
-            raise ValueError(
-                f"{name(i)}: holds {kinds[1]}, {name(0)} holds {kinds[0]}; only recordings of the same kind can be "
-                "permuted"
-            )
-        if known_starts_differ(first, data):
-            raise ValueError(
-                f"{name(i)}: its known initial distribution differs from that of {name(0)}, so the two are different "
-                "processes regardless of the data; leave out initial= on both sides to test the recordings alone"
-            )
-
-
-def _kind(samples: Samples) -> str:
-    if samples.discount is None:
-        return "episodes"
-    return f"independent samples of the occupancy at discount {samples.discount:g}"
 
 
 # --- Markov order

@@ -25,11 +25,12 @@ from somcot.compile.jit import kernel
 from somcot.inference.statistics import RowMoments, RowTests
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["Homogeneity", "calibrated", "design_effect", "kept_shares"]
+__all__ = ["Homogeneity", "Kept", "Prior", "calibrated", "design_effect", "kept_shares", "kept_shares_of_many"]
 
 LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the median noise of a row
 RATIO = 2.0  # ratio of neighbouring variances on the grid
 ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
+AGAIN, COARSE = 50, 1e-3  # the same for half-samples, which begin at the weights of all data
 
 
 class Homogeneity(NamedTuple):
@@ -48,6 +49,21 @@ class Homogeneity(NamedTuple):
     noise: Floats
 
 
+class Prior(NamedTuple):
+    """Variances of the differences of rows, 0 first, and the estimated share of the rows with each."""
+
+    variances: Floats
+    weights: Floats
+
+
+class Kept(NamedTuple):
+    """The share of each row's difference to keep, the share of tested rows judged equal, and the estimated prior."""
+
+    shares: Floats
+    equal: float
+    prior: Prior
+
+
 def design_effect(tests: RowTests, null: RowMoments) -> float:
     """Variance of the rows relative to independent transitions, all rows together; 1 for Markov chains.
 
@@ -58,12 +74,14 @@ def design_effect(tests: RowTests, null: RowMoments) -> float:
     return total / float(tests.df[tested].sum()) if total > 0.0 else 1.0
 
 
-def calibrated(tests: RowTests, null: RowMoments) -> Homogeneity:
-    """Row tests with scale and degrees of freedom from permutations: T / c ~ chi2(nu)."""
+def calibrated(tests: RowTests, null: RowMoments, effect: float) -> Homogeneity:
+    """Row tests, of one draw or many, with scale and degrees of freedom from permutations: T / c ~ chi2(nu).
+
+    `effect` is the design effect of all rows together.
+    """
     tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
-    common = design_effect(tests, null)
     mean = np.maximum(null.mean, 1e-9)
-    scale = np.maximum(np.where(null.variance > 0, null.variance / (2.0 * mean), common), 0.5 * common)
+    scale = np.maximum(np.where(null.variance > 0, null.variance / (2.0 * mean), effect), 0.5 * effect)
     noise = scale * (1.0 / np.maximum(tests.x, 1.0) + 1.0 / np.maximum(tests.y, 1.0))
     return Homogeneity(
         np.where(tested, tests.statistic / scale, 0.0),
@@ -72,35 +90,49 @@ def calibrated(tests: RowTests, null: RowMoments) -> Homogeneity:
     )
 
 
-def kept_shares(tests: Homogeneity) -> tuple[Floats, float]:
-    """The share of each row's difference to keep, and the share of tested rows judged equal.
+def kept_shares(tests: Homogeneity) -> Kept:
+    """The share of each row's difference to keep; rows that cannot be tested keep all of it.
 
     Examples
     --------
     >>> one_apart = Homogeneity(np.array([1.1, 0.7, 90.0, 1.3]), np.array([1, 1, 1, 1]), np.full(4, 0.01))
-    >>> kept, equal = kept_shares(one_apart)
-    >>> kept.round(2), round(equal, 2)
+    >>> kept = kept_shares(one_apart)
+    >>> kept.shares.round(2), round(kept.equal, 2)
     (array([0.09, 0.07, 1.  , 0.1 ]), 0.68)
     """
     tested = tests.df > 0
-    kept = np.ones(len(tests.df))
     if not tested.any():
-        return kept, 0.0
-    T, noise = tests.statistic[tested], tests.noise[tested]
-    df = tests.df[tested].astype(np.float64)
+        return Kept(np.ones(len(tests.df)), 0.0, Prior(np.zeros(1), np.ones(1)))
+    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested]
     least = LEAST * float(np.median(noise))
     most = max(2.0 * float((T * noise / df).max()), 4.0 * least)
     n_sizes = int(np.ceil(np.log(most / least) / np.log(RATIO))) + 1
     variances = np.append(0.0, least * RATIO ** np.arange(n_sizes))
-    shares, equal = np.empty(len(T)), np.empty(len(T))
-    _empirical_bayes(T, df, noise, variances, ROUNDS, CHANGE, shares, equal)
-    kept[tested] = np.minimum(shares, 1.0)  # with less than one degree of freedom the formula may exceed 1
-    return kept, float(equal.mean())
+    weights = np.full(n_sizes + 1, 0.5 / n_sizes)
+    weights[0] = 0.5
+    return _fitted(tests, Prior(variances, weights), ROUNDS, CHANGE)
+
+
+def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
+    """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
+    draws = (Homogeneity(*row) for row in zip(*tests, strict=True))
+    return np.stack([_fitted(draw, prior, AGAIN, COARSE).shares for draw in draws])
+
+
+def _fitted(tests: Homogeneity, start: Prior, rounds: int, change: float) -> Kept:
+    """Estimate the weights of the variances, beginning at `start`, and the share that each row keeps."""
+    tested = tests.df > 0
+    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested].astype(np.float64)
+    kept, shares, equal, weights = np.ones(len(tested)), np.empty(len(T)), np.empty(len(T)), start.weights.copy()
+    if len(T) and len(weights) > 1:
+        _empirical_bayes(T, df, noise, start.variances, weights, rounds, change, shares, equal)
+        kept[tested] = np.minimum(shares, 1.0)  # with less than one degree of freedom the formula may exceed 1
+    return Kept(kept, float(equal.mean()) if len(T) else 0.0, start._replace(weights=weights))
 
 
 @kernel
-def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
-    """Estimate the weights of the variances from all rows, then each row's kept share and probability of equality."""
+def _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal):
+    """Improve the weights of the variances, then find each row's kept share and probability of equality."""
     n, K = T.size, variances.size
     like = np.empty((n, K))
     for x in range(n):
@@ -111,8 +143,6 @@ def _empirical_bayes(T, df, noise, variances, rounds, change, shares, equal):
             top = max(top, like[x, k])
         for k in range(K):
             like[x, k] = np.exp(like[x, k] - top)
-    weights = np.full(K, 0.5 / (K - 1))
-    weights[0] = 0.5
     new = np.empty(K)
     for _ in range(rounds):
         new[:] = 0.0

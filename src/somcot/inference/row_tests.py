@@ -30,6 +30,7 @@ from somcot.core.sweep import Sweep
 from somcot.inference.model import Model
 from somcot.inference.permutation import Groups
 from somcot.inference.statistics import adjusted_pvalues, permute
+from somcot.inference.strata import Strata
 from somcot.inference.units import chosen_engine, known_starts_differ
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
@@ -61,19 +62,20 @@ def contributions(result: Result, n: int = 10) -> Contributions:
     return Contributions(_pairs(result, makeup, n, apart), _transitions(result, makeup, n, apart))
 
 
-def contribution_inputs(problem: Problem, x: Model, y: Model) -> ContributionInputs:
+def contribution_inputs(problem: Problem, x: Model, y: Model, strata: Strata | None = None) -> ContributionInputs:
     """Inputs of contributions: the rows, the counts of each transition, and a test of the rows."""
     rows = [RowCounts(*model.chain.support, model.counts) for model in (x, y)]
-    return ContributionInputs(problem.cost, rows[0], rows[1], functools.partial(same_rows, x.samples, y.samples))
+    test = functools.partial(same_rows, x.samples, y.samples, strata)
+    return ContributionInputs(problem.cost, rows[0], rows[1], test)
 
 
-def same_rows(x: Data | None, y: Data | None) -> float | None:
+def same_rows(x: Data | None, y: Data | None, strata: Strata | None = None) -> float | None:
     """P-value of "the same rows" by permutation of the same units as for an interval; None if not exchangeable."""
     if x is None or y is None or x.discount != y.discount or known_starts_differ(x, y):
         return None
     if set(x.states).isdisjoint(y.states):  # different names rather than rows, such as two clusterings
         return None
-    return permute(Groups(chosen_engine([x, y])[0]), 0, _PERMUTATIONS, chi_squared_only=True, threads=1).pvalue
+    return permute(Groups(chosen_engine([x, y], strata)[0]), 0, _PERMUTATIONS, chi_squared_only=True, threads=1).pvalue
 
 
 def rows_pvalue(result: Result) -> float | None:
@@ -100,8 +102,10 @@ def _pairs(result: Result, makeup: ContributionInputs, n: int, apart: bool) -> t
     errors = _errors(result, makeup, top)
     total = result.plugin or 0.0
     shrunk = result.distance / total if result.plugin is not None and total > 0.0 else 1.0
-    pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top, errors, strict=True)]
-    marked = benjamini_hochberg(np.array(pvalues), int((share > 0).sum())) & (apart and _above_noise(result))
+    marked = np.zeros(len(top), np.bool_)
+    if apart and _above_noise(result):
+        pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top, errors, strict=True)]
+        marked = benjamini_hochberg(np.array(pvalues), int((share > 0).sum()))
     return tuple(
         PairShare(
             result.states_x[i], result.states_y[j], float(share[i, j]), float(error), bool(mark),
@@ -193,8 +197,10 @@ def _transitions(result: Result, makeup: ContributionInputs, n: int, apart: bool
         variance += np.where(entries.rows_y > 0, entries.q * (1 - entries.q) / entries.rows_y, 0.0)
     variance = _effect(result) * variance if _judged(result) else np.full_like(variance, np.nan)
     error = np.abs(entries.slope) * np.sqrt(variance)
-    pvalues = _with_effect(_difference_pvalues(entries), _effect(result))
-    marked = benjamini_hochberg(pvalues, len(pvalues)) & apart
+    marked = np.zeros(len(amount), np.bool_)
+    if apart:  # otherwise nothing is marked, and SciPy's distributions need not be imported
+        pvalues = _with_effect(_difference_pvalues(entries), _effect(result))
+        marked = benjamini_hochberg(pvalues, len(pvalues))
     order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]
     return tuple(
         TransitionShare(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from somcot.chains import Support
 from somcot.core.pairs import reachable_pairs, thread_count
 from somcot.core.sweep import transport_values
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
 from somcot.problem import UnitProblem
 from somcot.result import Status
@@ -41,7 +41,9 @@ __all__ = [
     "Statistics",
     "Subject",
     "adjusted_pvalues",
+    "against_known",
     "chi_squared",
+    "drawn_rows",
     "main_entries",
     "permute",
     "row_tests",
@@ -50,6 +52,7 @@ __all__ = [
 _TOLERANCE = 1e-6  # of the solution at the centre, relative to the range of the cost; sampling noise is far larger
 _NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the value
 _AT_ONCE = 200_000  # transport problems in one compiled call
+_EXCLUDED = 1e6  # statistic of a row with a transition that a known chain excludes
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +234,24 @@ def chi_squared(support: Support, counts: Floats, entries: NDArray[np.bool_] | N
     expected = spread(counts) * shares
     terms = np.divide((counts - expected) ** 2, expected, out=np.zeros(counts.shape), where=expected > 0)
     return np.asarray(terms.sum(axis=(-2, -1)))
+
+
+def drawn_rows(support: Support, totals: Ints, rng: np.random.Generator) -> Floats:
+    """Counts of independent draws of each row, as many as `totals`."""
+    counts = np.zeros(len(support.indices))
+    for row in np.flatnonzero(totals):
+        entries = slice(support.indptr[row], support.indptr[row + 1])
+        counts[entries] = rng.multinomial(totals[row], support.probabilities[entries])
+    return counts
+
+
+def against_known(support: Support, counts: Floats) -> Floats:
+    """Chi-squared of each row against known probabilities, for counts of shape (n_draws, n_entries)."""
+    totals = np.add.reduceat(counts, support.indptr[:-1], axis=-1)[..., support.rows]
+    expected = totals * support.probabilities
+    impossible = np.where(counts > 0, _EXCLUDED, 0.0)
+    terms = np.divide((counts - expected) ** 2, expected, out=impossible, where=expected > 0)
+    return np.minimum(np.add.reduceat(terms, support.indptr[:-1], axis=-1), _EXCLUDED)
 
 
 def main_entries(support: Support) -> NDArray[np.bool_]:

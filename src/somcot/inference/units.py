@@ -11,15 +11,18 @@ initial row last, so that everything below is arithmetic on arrays of shape (n_d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import pairwise
+from math import comb, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from somcot.chains import Support
 from somcot.inference.model import on_entries, split_rows
+from somcot.inference.strata import Strata, known_starts_differ
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
@@ -47,6 +50,8 @@ __all__ = [
 ]
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
+_MOST_CELLS = 1 << 22  # entries times units up to which their table is dense
+_AT_ONCE = 1 << 18  # transitions
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,31 +62,42 @@ class WholeSequences:
 
     Attributes
     ----------
-    pooled : Samples
-        All recordings, concatenated.
-    unit : ndarray of int64, shape (n_transitions,)
-        The unit of each transition.
+    pooled : Counts
+        Counts of all recordings.
+    recordings : sequence of Samples
+    units : list of ndarray of int64, shape (n_pieces,)
+        For each recording, the unit of each piece: of each sequence, or of each block inside a sequence.
+    bounds : list of ndarray of int64, shape (n_pieces + 1,)
+        For each recording, the first transition of each piece, and the end.
     observed : ndarray of int64, shape (n_units,)
         The recording of each unit.
     n_groups : int
+    strata : Strata or None
+        If there are any, units are whole sequences, which are permuted and halved within strata, and weighted.
     """
 
-    pooled: Samples
-    unit: Ints
+    pooled: Counts
+    recordings: Sequence[Samples]
+    units: list[Ints]
+    bounds: list[Ints]
     observed: Ints
     n_groups: int
+    strata: Strata | None = None
 
     @classmethod
-    def of(cls, recordings: Sequence[Samples], length: int | None = None) -> WholeSequences:
+    def of(
+        cls, recordings: Sequence[Samples], length: int | None = None, strata: Strata | None = None
+    ) -> WholeSequences:
         """Pool recordings; equal labels are the same state. With `length`, units are blocks of that many steps."""
-        parts = [_cut(recording, length) for recording in recordings]
-        size = -(-sum(int(part[-1]) + 1 for part in parts) // _MOST_UNITS)
-        if size > 1:
-            parts = [_bundled(part, size) for part in parts]
+        bounds = [_pieces(recording, length) for recording in recordings]
+        size = 1 if strata is not None else -(-sum(len(own) - 1 for own in bounds) // _MOST_UNITS)
+        parts = [_bundled(len(own) - 1, size) if size > 1 else np.arange(len(own) - 1) for own in bounds]
         sizes = [int(part.max()) + 1 for part in parts]
-        first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        unit = np.concatenate([part + begin for part, begin in zip(parts, first, strict=True)])
-        return cls(reduce(Samples.merge, recordings), unit, np.repeat(np.arange(len(sizes)), sizes), len(sizes))
+        first = np.cumsum(sizes) - sizes
+        units = [part + begin for part, begin in zip(parts, first, strict=True)]
+        pooled = reduce(Counts.merge, [recording.counted for recording in recordings])
+        observed = np.repeat(np.arange(len(sizes)), sizes)
+        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata)
 
     @property
     def shares(self) -> Floats:
@@ -104,23 +120,54 @@ class WholeSequences:
         support = self.pooled.chain(check=False).support
         return _starting_where_visited(support, self.pooled) if self.parted else support
 
+    @property
+    def n_permutations(self) -> int:
+        """Number of distinct permutations."""
+        if self.strata is not None:
+            return self.strata.n_permutations
+        left = np.cumsum(np.bincount(self.observed)[::-1])[::-1]
+        return prod(comb(int(n), int(k)) for n, k in zip(left, np.bincount(self.observed), strict=True))
+
+    @property
+    def fitted(self) -> Support:
+        """The chain of a single recording, of weighted sequences if there are strata."""
+        if self.strata is None:
+            return self.support
+        own = self.kernels(self.counts(self.observed)[0], self.support.probabilities)
+        return Support(self.support.indptr, self.support.indices, own)
+
     def grouping(self, seed: int, index: int) -> Ints:
         """Permutation number `index`, from a random stream of its own: the order of the work does not matter."""
-        return np.random.default_rng([seed, index]).permutation(self.observed)
+        rng = np.random.default_rng([seed, index])
+        return rng.permutation(self.observed) if self.strata is None else self.strata.permuted(self.observed, rng)
+
+    @cached_property
+    def total(self) -> Floats:
+        """Counts of all units together, which no permutation changes."""
+        total: Floats = self._sums(np.ones((1, len(self.observed))))[0]
+        return total
 
     def counts(self, grouping: Ints) -> Floats:
-        """Counts of each group, shape (n_groups, n_entries); 0 in the initial row if that is known."""
-        return self._sums((grouping == np.arange(self.n_groups)[:, None]).astype(np.float64))
+        """Counts of each group, weighted if there are strata; 0 in the initial row if that is known."""
+        return self._sums(self._weighted(grouping))
+
+    def _weighted(self, grouping: Ints) -> Floats:
+        """The weight of each unit in each group, (n_groups, n_units)."""
+        inside = (grouping == np.arange(self.n_groups)[:, None]).astype(np.float64)
+        return inside if self.strata is None else np.asarray(inside * self.strata.weights[:, self.strata.pooled])
 
     def regroup(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts of permutations, shape (n_draws, n_groups, n_entries)."""
+        if self.strata is not None:
+            drawn = np.concatenate([self._weighted(self.grouping(seed, index)) for index in indices])
+            return self._sums(drawn).reshape(len(indices), self.n_groups, -1)
         n, members = len(self.observed), np.arange(len(self.observed))
         weights = np.zeros((len(indices), self.n_groups, n))
         for k, index in enumerate(indices):
             weights[k, self.grouping(seed, index), members] = 1.0
         # The last group has what the others leave.
         counts = self._sums(weights[:, :-1].reshape(-1, n)).reshape(len(indices), self.n_groups - 1, -1)
-        last = self._sums(np.ones((1, n))) - counts.sum(axis=1)
+        last = self.total - counts.sum(axis=1)
         return np.concatenate([counts, last[:, None]], axis=1)
 
     def halve(self, seed: int, n_splits: int, grouping: Ints | None = None, *, first: int = 0) -> Floats:
@@ -129,6 +176,8 @@ class WholeSequences:
         Each group has a random stream of its own: its halves do not depend on what it is compared with.
         """
         grouping = self.observed if grouping is None else grouping
+        if self.strata is not None:
+            return self._halved(seed, n_splits, grouping, first, self.strata)
         whole = self.counts(grouping)
         halves = np.empty((2 * n_splits, *whole.shape))
         for g in range(self.n_groups):
@@ -141,35 +190,56 @@ class WholeSequences:
         halves[1::2] = whole - halves[0::2]
         return halves
 
+    def _halved(self, seed: int, n_splits: int, grouping: Ints, first: int, strata: Strata) -> Floats:
+        """The same within strata; of pairs, both sides have the same half, whatever their numbers."""
+        weights, halves = self._weighted(grouping), np.zeros((2 * n_splits, self.n_groups, len(self.support.indices)))
+        for g in range(self.n_groups):
+            rng = np.random.default_rng([seed, 1, 0 if strata.paired else first + g])
+            own, taken = np.flatnonzero(grouping == g), np.zeros((2 * n_splits, len(grouping)))
+            taken[:, own] = strata.halves(own, n_splits, rng) * weights[g, own]
+            halves[:, g] = self._sums(taken)
+        return halves
+
     def kernels(self, counts: Floats, fallback: Floats) -> Floats:
         """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
         return with_starts(self.support, row_shares(self.support, counts, fallback), stationary=self.pooled.stationary)
 
     def _sums(self, weights: Floats) -> Floats:
-        """Counts for `weights` of the units, (n, n_units): sums of integers, so exact in any order."""
+        """Counts for `weights` of the units, (n, n_units); without strata sums of integers, so exact in any order."""
         return np.asarray((self._table @ weights.T).T)
 
     @cached_property
-    def _table(self) -> csr_array:
-        """Counts of each unit for each entry of the support, (n_entries, n_units)."""
+    def _table(self) -> Floats | csr_array:
+        """Counts of each unit for each entry of the support, (n_entries, n_units); sparse if that is large."""
+        shape = len(self.support.indices), len(self.observed)
+        if shape[0] * shape[1] <= _MOST_CELLS:
+            cells = np.zeros(shape[0] * shape[1])
+            for slot, unit in self._entries():
+                np.add.at(cells, slot * shape[1] + unit, 1.0)
+            return cells.reshape(shape)
         from scipy.sparse import coo_array
 
-        slot, unit = self._entries
-        return coo_array((np.ones(len(slot)), (slot, unit)), (len(self.support.indices), len(self.observed))).tocsr()
+        slots, units = (np.concatenate(column) for column in zip(*self._entries(), strict=True))
+        return coo_array((np.ones(len(slots)), (slots, units)), shape).tocsr()
 
-    @cached_property
-    def _entries(self) -> tuple[Ints, Ints]:
-        """The entry and the unit of each transition, then of each first state."""
-        pooled, support = self.pooled, self.support
-        slot = support.locate(pooled.now.astype(np.int64), pooled.following)
-        if self.parted:
-            first, whose = pooled.now, self.unit
-        elif pooled.starts_known or pooled.offsets is None:
-            return slot, self.unit
-        else:
-            first, whose = pooled.now[pooled.offsets[:-1]], self.unit[pooled.offsets[:-1]]
-        starts = support.locate(np.full(len(first), pooled.n_states), first)
-        return np.append(slot, starts), np.append(self.unit, whose)
+    def _entries(self) -> Iterator[tuple[Ints, Ints]]:
+        """The entry and the unit of each transition and of each first state, some at a time to save memory."""
+        pooled, locate = self.pooled, self.support.locate
+        index = {label: i for i, label in enumerate(pooled.states)}
+        for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
+            places = np.array([index[label] for label in recording.states], dtype=np.int64)
+            cuts = np.searchsorted(bounds, np.arange(0, bounds[-1], _AT_ONCE), side="right") - 1
+            for begin, end in pairwise([*np.unique(cuts).tolist(), len(units)]):
+                part = slice(bounds[begin], bounds[end])
+                unit = np.repeat(units[begin:end], np.diff(bounds[begin : end + 1]))
+                now = places[recording.now[part]]
+                yield locate(now, places[recording.following[part]]), unit
+                if self.parted:
+                    yield locate(np.full(len(now), pooled.n_states), now), unit
+            if not (pooled.starts_known or recording.offsets is None):
+                first = places[recording.now[recording.offsets[:-1]]]
+                whose = units[np.searchsorted(bounds, recording.offsets[:-1])]
+                yield locate(np.full(len(first), pooled.n_states), first), whose
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +272,11 @@ class SingleTransitions:
         return cls(pooled, support, np.stack([_on_support(part, support, pooled) for part in parts]))
 
     @property
+    def fitted(self) -> Support:
+        """The chain of a single recording."""
+        return self.support
+
+    @property
     def n_groups(self) -> int:
         """Number of recordings."""
         return len(self.observed)
@@ -220,6 +295,12 @@ class SingleTransitions:
             groups.append(self._drawn(left, self.support.row_sums(own)[None, :], rng)[0])
             left = left - groups[-1]
         return np.stack([*groups, left])
+
+    @property
+    def total(self) -> Floats:
+        """Counts of all groups together, which no permutation changes."""
+        total: Floats = self.observed.sum(axis=0).astype(np.float64)
+        return total
 
     def counts(self, grouping: Ints) -> Floats:
         """Counts of each group, shape (n_groups, n_entries)."""
@@ -269,12 +350,14 @@ class SingleTransitions:
 Engine = WholeSequences | SingleTransitions
 
 
-def engine_of(recordings: Sequence[Data], length: int | None = None, *, rows: bool = False) -> Engine:
+def engine_of(
+    recordings: Sequence[Data], length: int | None = None, *, rows: bool = False, strata: Strata | None = None
+) -> Engine:
     """Whole sequences, or blocks with `length`, if all recordings keep them; else, or with `rows`, transitions."""
     samples = [data for data in recordings if isinstance(data, Samples) and data.discount is None]
     if rows or len(samples) < len(recordings):
         return SingleTransitions.of(recordings)
-    return WholeSequences.of(samples, length)
+    return WholeSequences.of(samples, length, strata)
 
 
 def row_shares(support: Support, counts: Floats, fallback: Floats) -> Floats:
@@ -299,28 +382,31 @@ def with_starts(support: Support, shares: Floats, *, stationary: bool) -> Floats
     return np.stack(started).reshape(shares.shape)
 
 
-def _cut(recording: Samples, length: int | None) -> Ints:
-    """The unit of each transition: its sequence, or its block of about `length` steps inside the sequence."""
-    if length is None or recording.offsets is None:
-        return recording.episode.astype(np.int64)
+def _pieces(recording: Samples, length: int | None) -> Ints:
+    """First transitions, and the end: of the sequences, or of blocks of about `length` steps inside them."""
+    if recording.offsets is None:
+        return np.arange(recording.n_transitions + 1)
+    if length is None:
+        return recording.offsets
     steps = np.diff(recording.offsets)
     n_blocks = np.maximum(1, np.round(steps / length)).astype(np.int64)
     first = np.cumsum(n_blocks) - n_blocks
-    place = np.arange(recording.n_transitions) - np.repeat(recording.offsets[:-1], steps)
-    blocks: Ints = np.repeat(first, steps) + place * np.repeat(n_blocks, steps) // np.repeat(steps, steps)
-    return blocks
+    place = np.arange(n_blocks.sum()) - np.repeat(first, n_blocks)
+    n, size = np.repeat(n_blocks, n_blocks), np.repeat(steps, n_blocks)
+    # Step t of a sequence is in block t n // size, so block k begins with the first t of at least k size / n.
+    bounds: Ints = np.repeat(recording.offsets[:-1], n_blocks) - (-place * size // n)
+    return np.append(bounds, recording.offsets[-1])
 
 
-def _bundled(unit: Ints, size: int) -> Ints:
+def _bundled(n: int, size: int) -> Ints:
     """Bundles of `size` units chosen at random: if units are exchangeable, so are bundles."""
-    place = np.random.default_rng(0).permutation(int(unit[-1]) + 1) // size
-    bundles: Ints = place[unit]
+    bundles: Ints = np.random.default_rng(0).permutation(n) // size
     return bundles
 
 
-def _starting_where_visited(support: Support, pooled: Samples) -> Support:
+def _starting_where_visited(support: Support, pooled: Counts) -> Support:
     """The same chain with the visits of all states as its initial distribution."""
-    begin, visits = int(support.indptr[-2]), np.bincount(pooled.now, minlength=pooled.n_states)
+    begin, visits = int(support.indptr[-2]), pooled.visits
     seen = np.flatnonzero(visits)
     return Support(
         np.append(support.indptr[:-1], begin + len(seen)),
@@ -383,7 +469,8 @@ def _design_effect(recordings: Sequence[Samples], length: int) -> _Effect:
     """Variance of the rows by blocks relative to independent steps, from the residuals of each recording's own rows."""
     between = free = independent = 0.0
     for recording in recordings:
-        n, block = recording.n_states, _cut(recording, length)
+        bounds = _pieces(recording, length)
+        n, block = recording.n_states, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
         now, following = recording.now.astype(np.int64), recording.following.astype(np.int64)
         cells, counts = np.unique(now * n + following, return_counts=True)
         visits = np.bincount(now, minlength=n)
@@ -402,14 +489,6 @@ def _design_effect(recordings: Sequence[Samples], length: int) -> _Effect:
     return _Effect(between / max(free, 1.0), float(np.sqrt(2.0 / max(independent, 1.0))))
 
 
-def known_starts_differ(x: Data, y: Data) -> bool:
-    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
-    if x.initial is None or y.initial is None:
-        return False
-    laws = [dict(zip(samples.states, initial, strict=True)) for samples, initial in ((x, x.initial), (y, y.initial))]
-    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
-
-
 # --- Units: what is permuted and halved
 
 UNITS = ("auto", "sequences", "blocks", "transitions")
@@ -424,27 +503,30 @@ class Chosen(NamedTuple):
     rows: bool
     length: int | None
     notes: tuple[Note, ...] = ()
+    strata: Strata | None = None
 
 
-def choose_units(x: ChainOrData, y: ChainOrData, units: str = "auto") -> Chosen:
+def choose_units(x: ChainOrData, y: ChainOrData, units: str = "auto", strata: Strata | None = None) -> Chosen:
     """Whole sequences if there are enough, blocks of few long recordings, single transitions of counts.
 
     A few first states are no initial distribution: few long recordings start in their stationary distribution instead.
     """
     if units not in UNITS:
         raise ValueError(f"units: found {units!r}, expected one of {', '.join(map(repr, UNITS))}")
-    sides, rows, length, notes = _choose([x, y], units)
-    return Chosen(sides[0], sides[1], rows, length, notes)
+    if strata is not None and units not in ("auto", "sequences"):
+        raise ValueError(f"units: found {units!r}, but strata and pairs consist of whole sequences; leave out units")
+    sides, rows, length, notes = _choose([x, y], units, stratified=strata is not None)
+    return Chosen(sides[0], sides[1], rows, length, notes, strata)
 
 
-def chosen_engine(recordings: Sequence[Data]) -> tuple[Engine, tuple[Note, ...]]:
+def chosen_engine(recordings: Sequence[Data], strata: Strata | None = None) -> tuple[Engine, tuple[Note, ...]]:
     """Two or more recordings cut into units as `choose_units` does, and its notes."""
-    sides, rows, length, notes = _choose(recordings, "auto")
-    return engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows), notes
+    sides, rows, length, notes = _choose(recordings, "auto", stratified=strata is not None)
+    return engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows, strata=strata), notes
 
 
 def _choose(
-    sides: Sequence[ChainOrData], units: str
+    sides: Sequence[ChainOrData], units: str, *, stratified: bool = False
 ) -> tuple[Sequence[ChainOrData], bool, int | None, tuple[Note, ...]]:
     recorded = [side for side in sides if isinstance(side, Data)]
     whole = [side for side in recorded if isinstance(side, Samples) and side.discount is None]
@@ -456,12 +538,14 @@ def _choose(
     if units == "transitions" or (units == "sequences" or (units == "auto" and not any(few))):
         return sides, units == "transitions", None, ()
     told: list[Note] = []
-    if all(few) and len(whole) == len(sides) and all(_can_be_stationary(side) for side in whole):
+    if not stratified and all(few) and len(whole) == len(sides) and all(_can_be_stationary(side) for side in whole):
         sides = whole = [side.with_start("stationary") for side in whole]
         told.append(Note("few-long-recordings", n=min(side.n_episodes for side in whole)))
     for name, side in zip("xy" if len(sides) == 2 else map(str, range(len(sides))), sides, strict=True):
         if isinstance(side, Samples) and side.n_episodes < SEQUENCES and not side.starts_known:
             told.append(Note("few-sequences", name, n=side.n_episodes, least=SEQUENCES))
+    if stratified:  # blocks of one sequence belong to one stratum, so they say nothing about another
+        return sides, False, None, tuple(told)
     length, independent = block_length(whole)
     if not independent:
         told.append(Note("blocks-dependent", length=length))

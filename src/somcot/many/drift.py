@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.api import distance, same_process
+from somcot.inference.strata import attached
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.notes import Note, collected
@@ -144,6 +145,7 @@ class Drift:
         if not alarms:
             return f"No change shown over {n} periods: no comparison is statistically significant."
         top = self.largest
+        # In the order of the periods, so it is the earliest comparison that is significant, not the strongest.
         first = next(change for change in self.changes if change in alarms)
         return (
             f"It changed: {len(alarms)} of {len(self.changes)} comparisons over {n} periods are significant. "
@@ -170,6 +172,8 @@ def drift(
     n_permutations: int | None = None,
     rng: int | None = None,
     progress: bool = False,
+    strata: Any = None,
+    paired_by: Any = None,
 ) -> Drift:
     """Compare each period of a recording with a reference period and with its predecessor.
 
@@ -195,6 +199,8 @@ def drift(
         Seed; None uses a fixed one.
     progress : bool
         Show a progress line on standard error.
+    strata, paired_by : str or mapping of label to labels, optional
+        As for `same_process`: the name of an attribute of the sequences, or for each period the label of each sequence.
 
     Returns
     -------
@@ -213,13 +219,20 @@ def drift(
     check_discount(discount)
     check_confidence(confidence)
     kept, few = _checked(periods, level)
+    grouping = {}
+    for name, value in (("strata", strata), ("paired_by", paired_by)):
+        if value is not None:
+            within = {k: v for k, v in value.items() if k not in few} if isinstance(value, Mapping) else value
+            grouping[name], kept = attached(name, within, kept)
     labels = list(kept)
+    # Recordings often begin in the middle of a period, and a short reference would make every comparison weak.
     first = _first_large(kept) if reference is None else reference
     if first not in kept:
         known = ", ".join(map(_name, labels[:12]))
         why = f"it has only {few[first]} transitions" if first in few else "no period has that label"
         raise ValueError(f"reference: found {first!r}, but {why}; the periods are {known}")
     pairs = _pairs(labels, first)
+    # With m comparisons Holm multiplies the smallest p-value by m, so permutations must grow with m to reach 5 %.
     requested = _PER_TEST * len(pairs) - 1 if n_permutations is None else check_count("n_permutations", n_permutations)
     n, seed = max(199, requested) if n_permutations is None else requested, check_count("rng", rng or 0, at_least=0)
     report = meter(len(pairs)) if progress else None
@@ -228,7 +241,7 @@ def drift(
     for k, (one, other) in enumerate(pairs):
         with collected() as about_pair:
             place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
-            comparisons.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place))
+            comparisons.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place, grouping))
         for note in about_pair:
             where.setdefault(note, []).append(f"{_name(one)} against {_name(other)}")
         if report is not None:
@@ -239,6 +252,7 @@ def drift(
                *(result.confidence_interval or (math.nan, math.nan))[:2], pvalue, corrected)
         for (one, other), (result, pvalue), corrected in zip(pairs, comparisons, adjusted.tolist(), strict=True)
     )  # fmt: skip
+    # The reported result is that of the largest significant change; without one, of the largest.
     marked = [k for k, change in enumerate(changes) if change.adjusted <= level] or range(len(changes))
     top = max(marked, key=lambda k: changes[k].distance)
     return Drift(
@@ -257,6 +271,7 @@ def holm(pvalues: Sequence[float]) -> Floats:
     """
     raw = np.asarray(pvalues, dtype=np.float64)
     order = np.argsort(raw, kind="stable")
+    # Step k multiplies by the number of hypotheses not yet rejected; the running maximum keeps p-values in order.
     steps = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
     adjusted = np.empty(len(raw))
     adjusted[order] = np.minimum(steps, 1.0)
@@ -290,6 +305,7 @@ def _pairs(labels: list[Hashable], reference: Hashable) -> list[tuple[Hashable, 
     """Each period with the periods that it is compared with, in the order of the periods."""
     pairs: list[tuple[Hashable, Hashable]] = []
     for i, label in enumerate(labels):
+        # The period before the first does not exist, and the reference is not compared with itself.
         against = ([reference] if label != reference else []) + ([labels[i - 1]] if i else [])
         pairs += [(label, other) for other in dict.fromkeys(against)]
     # A period directly before the reference has been compared with it already.
@@ -302,15 +318,18 @@ def _follows(labels: list[Hashable], before: Hashable, after: Hashable) -> bool:
 
 
 def _compared(
-    x: Samples, y: Samples, cost: Any, discount: float, confidence: float, n: int, seed: list[int]
-) -> tuple[Result, float]:
+    x: Samples, y: Samples, cost: Any, discount: float, confidence: float, n: int, seed: list[int],
+    grouping: Mapping[str, Any],
+) -> tuple[Result, float]:  # fmt: skip
+    # Separate streams: the p-value must not depend on how many draws the interval has used.
     estimated, tested = (np.random.default_rng([*seed, what]) for what in (0, 1))
-    result = distance(x, y, cost, discount=discount, confidence=confidence, rng=estimated)
+    result = distance(x, y, cost, discount=discount, confidence=confidence, rng=estimated, **grouping)
     # The test permutes episodes, so it needs the cost between all states of both periods, not a table of two sides.
     known = not isinstance(cost, str) or cost in ("labels", "features")
     test = same_process(
-        x, y, cost if known else costs.between(cost, x, y), discount=discount, n_permutations=n, rng=tested
-    )
+        x, y, cost if known else costs.between(cost, x, y), discount=discount, n_permutations=n, rng=tested,
+        **grouping,
+    )  # fmt: skip
     return result, float(test.pvalue)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.core.pairs import cut, thread_count
+from somcot.inference.strata import attached
 from somcot.many.members import Member, cost_between
 from somcot.many.plan import ORDINARY, JobPlan, MatrixSettings, prepare, units_of
 from somcot.many.record import DistanceMatrix, Reason
@@ -60,6 +61,7 @@ Jobs = Sequence[int]
 def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -> list[Jobs]:
     """Run chunks of jobs; return those for which no worker was left."""
     wait = importlib.import_module("distributed").wait
+    # Chunks are taken from the end, so that a failed one can be put back and comes next.
     waiting = list(reversed(list(chunks)))
     running: dict[Any, Jobs] = {}
     failures: dict[int, int] = {}
@@ -68,6 +70,7 @@ def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -
         while waiting or running:
             workers = _n_workers(client)
             now = time.monotonic()
+            # The time at which a worker was last seen; workers may come and go.
             seen = now if workers else seen
             closed = client.status in ("closing", "closed")
             if closed or (not workers and now - seen > PATIENCE):
@@ -76,6 +79,7 @@ def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -
                 break
             while waiting and len(running) < _AHEAD * workers:
                 jobs = waiting.pop()
+                # pure=False: a chunk that is submitted again must run again, not be answered by the failed attempt.
                 running[client.submit(run, plan.part(jobs), list(jobs), pure=False)] = jobs
             done = _finished(wait, list(running))
             for future in done:
@@ -84,6 +88,8 @@ def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -
                     keep(future.result())
                     continue
                 failures[jobs[0]] = failures.get(jobs[0], 0) + 1
+                # An error of the computation would repeat itself on any worker. The death of a worker may have had
+                # other causes.
                 if (future.status == "error" and not _died(future)) or failures[jobs[0]] > _AGAIN:
                     future.result()  # raises the worker's exception
                 waiting.append(jobs)
@@ -91,6 +97,7 @@ def on_cluster(plan: JobPlan, chunks: Sequence[Jobs], client: Any, keep: Keep) -
         for future in running:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 future.cancel()
+    # In the order in which they would have run, so that a later run here continues in the same order.
     return [*running.values(), *reversed(waiting)]
 
 
@@ -154,6 +161,7 @@ class MatrixCheckpoint:
         self.done: NDArray[np.bool_] = np.zeros(len(plan.kind), dtype=np.bool_)
         self.reasons: dict[tuple[int, int], str] = {}
         self._written = time.monotonic()
+        # Hashing all data takes time that a run without a checkpoint need not spend.
         self._print = plan.fingerprint() if path is not None else ""
         if self.path is not None and self.path.exists():
             if not self.path.is_file():  # a device may have no end
@@ -187,9 +195,11 @@ class MatrixCheckpoint:
         record = {
             "format": _FORMAT,
             "plan": self._print,
+            # With the code of each note, so that the reason keeps it after a restart.
             "reasons": [[i, j, text, *filter(None, codes([text]))] for (i, j), text in self.reasons.items()],
         }
         try:
+            # Written to a temporary file and renamed: a crash leaves the old checkpoint or the new one.
             container.write_arrays(self.path, {"fields": self.fields, "done": self.done}, record)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -241,6 +251,8 @@ def distance_matrix(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = True,
     progress: bool = False,
+    strata: Any = None,
+    paired_by: Any = None,
 ) -> DistanceMatrix:
     """Distances between many processes.
 
@@ -282,6 +294,9 @@ def distance_matrix(
         False: refuse an existing checkpoint.
     progress : bool
         Show a progress line on standard error.
+    strata, paired_by : str or mapping of label to labels, optional
+        As for `same_process`: the name of an attribute of the sequences, or for each process the label of each
+        sequence. Each pair of recordings gets the mix of the two.
 
     Returns
     -------
@@ -301,11 +316,26 @@ def distance_matrix(
     True
     """
     began = time.perf_counter()
-    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed_of(rng))
+    grouping: dict[str, Any] = {}
+    for name, value in (("strata", strata), ("paired_by", paired_by)):
+        if value is not None and not isinstance(value, str):
+            processes, others, value = _with_labels(name, value, processes, others)
+        grouping[name] = value
+    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed_of(rng), **grouping)
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
     plan = prepare(processes, cost, settings, others=others, **of_vectors)
     distances = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
     return replace(distances, seconds=time.perf_counter() - began)
+
+
+def _with_labels(name: str, value: Any, processes: Any, others: Any) -> tuple[Any, Any, str | None]:
+    """Processes whose sequences have the labels as an attribute, and its name."""
+    if others is not None:
+        raise ValueError(f"{name}: with others, name an attribute of the sequences instead of passing labels")
+    of_each = processes if isinstance(processes, Mapping) else dict(enumerate(processes))
+    labels = value if isinstance(value, Mapping) or isinstance(processes, Mapping) else dict(enumerate(value))
+    attribute, changed = attached(name, labels, of_each)
+    return changed, None, attribute
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
@@ -328,6 +358,7 @@ def compute(
     if client is not None:
         check_client(client)
     check_target("checkpoint", checkpoint)
+    # Two runs with one checkpoint would overwrite each other's cells.
     with nullcontext() if checkpoint is None else exclusive(checkpoint):
         file = MatrixCheckpoint(plan, checkpoint, resume=resume)
         distances = _run(plan, file, threads, client, progress)
@@ -339,6 +370,7 @@ def _run(
 ) -> DistanceMatrix:
     n_threads = thread_count(threads)
     report = meter(len(plan.kind)) if progress else None
+    # Jobs are independent of each other, so a resumed run simply skips those that are done.
     left = np.flatnonzero(~checkpoint.done)
     interrupted = False
     with collected() as notes:
@@ -346,15 +378,18 @@ def _run(
             if client is not None:
                 chunks = _chunks(plan, left, _TASK)
                 for jobs in on_cluster(plan, chunks, client, lambda found: _keep(checkpoint, found, report)):
+                    # Chunks for which no worker was left run here, so the call always ends with a whole matrix.
                     _keep(checkpoint, run(plan, jobs), report)
             else:
                 _here(plan, checkpoint, left, n_threads, report)
         except KeyboardInterrupt:
             interrupted = True
+    # Also after an interrupt, which is when it is needed.
     checkpoint.save()
     for note in notes:
         if note.code in ("checkpoint-not-written", "client-lost"):  # about the run; the others concern single pairs
             warn(note, DataWarning)
+    # Before the diagonal is filled: its cells have numbers but may have reasons as well.
     reasons = _reasons(plan, checkpoint)
     _diagonal(plan, checkpoint)
     of_members = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
@@ -387,6 +422,7 @@ def _chunks(plan: JobPlan, jobs: Any, seconds: float) -> list[Any]:
 
 def _here(plan: JobPlan, checkpoint: MatrixCheckpoint, left: Any, n_threads: int, report: Report | None) -> None:
     """Batches on threads, then the pairs solved one by one, which use threads themselves."""
+    # Two passes, because a pair that is solved on all cores would compete with the threads of the batches.
     batched, ordinary = (left[plan.kind[left] != ORDINARY], left[plan.kind[left] == ORDINARY])
     chunks = _chunks(plan, batched, _CHUNK)
     if n_threads == 1 or len(chunks) == 1:
@@ -417,12 +453,14 @@ def _on_threads(
         raise
     finally:
         stop.set()
+        # The event stops chunks that are running; the pool drops those that are not.
         pool.shutdown(cancel_futures=True)
 
 
 def _keep(checkpoint: MatrixCheckpoint, finished: list[tuple[int, MatrixCells]], report: Report | None) -> None:
     checkpoint.keep(finished)
     if report is not None:
+        # The last distance, so that a long run shows that numbers are plausible.
         value = finished[-1][1].fields[-1, 0] if finished else np.nan
         report(int(checkpoint.done.sum()), len(checkpoint.done), float(value))
 
@@ -436,6 +474,7 @@ def _reasons(plan: JobPlan, checkpoint: MatrixCheckpoint) -> tuple[Reason, ...]:
                 reasons[i, j] = x.reason or y.reason
     for job in np.flatnonzero(~checkpoint.done):
         for i, j in plan.cells(int(job)):
+            # The mirrored cell has no job of its own.
             for cell in ((i, j), (j, i)) if plan.options.symmetric else ((i, j),):
                 reasons[cell] = "not computed: interrupted"
     return tuple(Reason(i, j, text) for (i, j), text in sorted(reasons.items()))
@@ -443,6 +482,7 @@ def _reasons(plan: JobPlan, checkpoint: MatrixCheckpoint) -> tuple[Reason, ...]:
 
 def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[Note]:
     """The number of pairs of vectors whose value has no interval, if any."""
+    # A symmetric matrix has every reason twice.
     once = [reason for reason in reasons if reason.i < reason.j or not plan.options.symmetric]
     n = codes(reason.text for reason in once).count("approximate-pair")
     return [Note("approximate-pairs", share=Share(n, len(plan.kind)))] if n else []

@@ -98,6 +98,8 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
             raise TypeError(
                 f"{name}: found {type(processes).__name__}, expected a mapping of labels to processes, or a list"
             ) from None
+        # A list of pairs is read as (label, process), as `dict` would, but repeated labels are an error instead of a
+        # loss.
         if items and all(isinstance(item, tuple) and len(item) == 2 for item in items):
             by_label = _from_pairs(name, items)
         else:
@@ -105,6 +107,7 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
     if not by_label:
         raise ValueError(f"{name}: empty; pass at least one MarkovChain, Samples or Counts")
     for label, process in by_label.items():
+        # NaN: it could be stored but never looked up again.
         if label != label:
             raise ValueError(f"{name}: a label is {label!r}, which does not equal itself; give that process a name")
         if not isinstance(process, MarkovChain | Data) and not (vectors and isinstance(process, Trajectories)):
@@ -137,9 +140,11 @@ def members(
     """
     fitted = []
     for label, process in processes.items():
+        # The order of the first process with these states is used for all, so that equal kernels become equal arrays.
         shared = orders.setdefault(frozenset(process.states), tuple(process.states))
         try:
             fitted.append(_member(label, process, shared))
+        # One bad process must not stop a matrix of hundreds: its cells get the reason.
         except (ArithmeticError, MemoryError, ValueError, TypeError) as error:
             fitted.append(Member(label, process, None, reason=f"{name}[{label!r}]: {error}"))
     return fitted
@@ -162,6 +167,7 @@ def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:
     place = {label: i for i, label in enumerate(chain.states)}
     old = np.array([place[label] for label in order], dtype=np.int64)
     moved = MarkovChain(chain.transition[old][:, old], chain.initial[old], states=order, normalize=True)
+    # The last entry is the initial row, which keeps its place behind the states.
     new = np.empty(len(old) + 1, dtype=np.int64)
     new[old], new[-1] = np.arange(len(old)), len(old)
     counts = np.zeros(len(model.counts), dtype=np.int64)
@@ -175,6 +181,7 @@ def check_cost_shape(cost: Cost, groups: Sequence[Sequence[Member]]) -> None:
     if callable(cost):
         return
     if isinstance(cost, str):
+        # Any pair will do: whether a name is suitable depends on the kind of process, not on its numbers.
         costs.between(cost, rows[0].process, columns[-1].process)  # an unsuitable name is refused before any work
         return
     for side in (rows, columns):
@@ -200,6 +207,7 @@ def cost_between(cost: Cost, x: Member, y: Member) -> Floats | costs.FeatureCost
     if isinstance(table, costs.FeatureCost):
         return table
     array = costs.check_cost(table, x.process.n_states, y.process.n_states)
+    # Functions see the process with its own order of states; the model may have been reordered by `in_order`.
     for axis, member in enumerate((x, y)):
         assert member.model is not None
         if tuple(member.process.states) != tuple(member.model.chain.states):
@@ -240,6 +248,7 @@ def equal_kernels(fitted: Sequence[Member], chosen: Sequence[int], *, group: boo
 def _kernel_key(member: Member) -> Hashable:
     assert member.model is not None
     indptr, indices, probabilities = member.support
+    # Without the last row, the initial distribution, in which grouped chains may differ.
     end = int(indptr[-2])
     digest = hashlib.sha256(indptr[:-1].tobytes() + indices[:end].tobytes() + probabilities[:end].tobytes())
     return tuple(member.model.chain.states), digest.digest()
@@ -253,6 +262,7 @@ def _kernel(fitted: Sequence[Member], rows: list[int]) -> SharedKernel:
     for i in rows:
         support = fitted[i].support
         initial_row = support.indices[end:], support.probabilities[end:]
+        # The separator keeps (ab, c) and (a, bc) apart.
         key = initial_row[0].tobytes() + b"|" + initial_row[1].tobytes()
         if key not in laws:
             new.append(initial_row)
@@ -303,6 +313,7 @@ def shared(
     data = [one for _, side in sides for one in side.values()]
     check_recordings(data, [f"{name}[{label!r}]" for name, side in sides for label in side])
     divisor = scale_of(scale, data)
+    # Vectors have no labels, so the general default becomes the Euclidean one.
     chosen: PointCost = "euclidean" if isinstance(cost, str) and cost == "labels" else cost
     cells = discretise(*data, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)
     table = cells.cost(chosen)
@@ -321,4 +332,5 @@ def _member_vectors(label: Hashable, samples: Samples, data: Trajectories) -> Me
 
 def seconds_of(x: Trajectories, y: Trajectories) -> float:
     """Approximate time for a pair on one core, in seconds."""
+    # Rough is enough: it sets the size of slices and the forecast of a run, never a result.
     return 1.5 + 8e-6 * (x.n_transitions + y.n_transitions)

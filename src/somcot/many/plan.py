@@ -12,9 +12,9 @@ import numpy as np
 from somcot import costs
 from somcot.chains import MarkovChain, Support
 from somcot.core.pairs import thread_count
-from somcot.inference.comparison import PERMUTATIONS
-from somcot.inference.intervals import Bar
+from somcot.inference.intervals import PERMUTATIONS, Bar
 from somcot.inference.statistics import Expansion
+from somcot.inference.strata import strata_of
 from somcot.inference.units import chosen_engine, known_starts_differ
 from somcot.many.members import (
     Cost,
@@ -44,7 +44,7 @@ __all__ = [
     "ORDINARY",
     "JobPlan",
     "MatrixSettings",
-    "Units",
+    "UnitCost",
     "forecast",
     "is_symmetric",
     "make_plan",
@@ -71,6 +71,14 @@ class MatrixSettings(NamedTuple):
     seed: int
     symmetric: bool = False
     n_joint: int = 1
+    strata: str | None = None
+    paired_by: str | None = None
+
+    @property
+    def grouping(self) -> dict[str, Any]:
+        """The attribute that defines strata or pairs, as an argument of `distance`; empty without."""
+        given = {"strata": self.strata, "paired_by": self.paired_by}
+        return {name: attribute for name, attribute in given.items() if attribute is not None}
 
     @property
     def estimated(self) -> bool:
@@ -130,6 +138,7 @@ class JobPlan:
             f"symmetric={settings.symmetric!r}"
         )
         digest = hashlib.sha256(f"(Options({options}), {self.shape!r})".encode())
+        # So that checkpoints of estimates by the former rule are refused rather than mixed with new ones.
         if any(member.is_data for member in (*self.rows, *self.columns)):
             digest.update(b"permutations and half-samples")
         for member in [*self.rows, *self.columns]:
@@ -139,6 +148,9 @@ class JobPlan:
                     digest.update(np.ascontiguousarray(array).tobytes())
             if member.vectors is not None:
                 digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
+            for attribute in settings.grouping.values():
+                digest.update(repr(getattr(member.process, "episode_attributes", {}).get(attribute)).encode())
+        digest.update(repr(settings.grouping).encode() if settings.grouping else b"")
         if self.points is not None:
             digest.update(repr(self.points.n_cells).encode() + self.points.scale.tobytes())
         for table in self._prices():
@@ -165,6 +177,7 @@ class JobPlan:
 
     def part(self, jobs: Sequence[int]) -> JobPlan:
         """The same plan with the processes of some jobs only, to be sent to a worker."""
+        # Positions in the lists are kept, since jobs refer to them; only the contents are left out.
         used = [{k for job in jobs for k in {cell[side] for cell in self.cells(job)}} for side in (0, 1)]
         rows = [m if k in used[0] else _ABSENT for k, m in enumerate(self.rows)]
         columns = [m if k in used[1] else _ABSENT for k, m in enumerate(self.columns)]
@@ -174,6 +187,7 @@ class JobPlan:
         """The member without the fields that only estimates and tests use, if neither is needed."""
         if self.options.tests or (self.kind != EXACT).any() or not isinstance(member.process, Samples):
             return member
+        # Counts weigh a fraction of the episodes, and exact jobs need nothing else.
         counts = member.process.counted
         assert member.model is not None
         return replace(member, process=counts, model=replace(member.model, samples=counts))
@@ -183,6 +197,7 @@ class JobPlan:
         a, b = int(self.a[job]), int(self.b[job])
         if self.kind[job] != EXACT:
             return [(a, b)]
+        # A group against itself: (i, j) and (j, i) are the same number.
         upper = self.options.symmetric and a == b
         x, y = self.kernels_x[a].members, self.kernels_y[b].members
         return [(i, j) for i in x for j in y if not upper or i <= j]
@@ -191,7 +206,7 @@ class JobPlan:
 _ABSENT = Member(None, MarkovChain([[1.0]]), None)
 
 
-class Units(NamedTuple):
+class UnitCost(NamedTuple):
     """A cost scaled to [0, 1], and the inverse transformation."""
 
     offset: float
@@ -201,20 +216,23 @@ class Units(NamedTuple):
 
     def to_user(self, value: float) -> float:
         """Undo the shift and the scale for a distance."""
+        # Clipped, because rounding may leave the range of the cost by a last digit.
         return min(max(self.offset + self.scale * value, self.offset), self.most)
 
 
-def units_of(table: Floats) -> Units:
+def units_of(table: Floats) -> UnitCost:
     """The same scaling as in `somcot.Problem`."""
     least, most = float(table.min()), float(table.max())
+    # A constant cost has range 0. Any scale gives the unit cost 0; this one keeps the number finite.
     scale = float(most - least) or abs(most) or 1.0
-    return Units(least, scale, most, np.ascontiguousarray((table - least) / scale))
+    return UnitCost(least, scale, most, np.ascontiguousarray((table - least) / scale))
 
 
 def make_plan(
     rows: list[Member], columns: list[Member], cost: Cost, options: MatrixSettings, points: Points | None = None
 ) -> JobPlan:
     """List the jobs: pairs of kernels among known chains, pairs of recordings, and those that batches cannot run."""
+    # Chains with equal kernels may be grouped only if the cost depends on the states alone.
     group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
     within = columns is rows
     batched = options.method in _METHODS and cost_is_known(cost, rows, columns)
@@ -223,6 +241,7 @@ def make_plan(
         for side in (rows, columns)
     ]
     kernels_x = equal_kernels(rows, known[0], group=group)
+    # The same list, so that a group is recognised as compared with itself.
     kernels_y = kernels_x if within else equal_kernels(columns, known[1], group=group)
     jobs = [
         *_exact_jobs(kernels_x, kernels_y, upper=within and options.symmetric),
@@ -276,6 +295,8 @@ def _single_jobs(
             same = columns is rows and i == j
             if (i in exact[0] and j in exact[1]) or (columns is rows and options.symmetric and j < i):
                 continue
+            # A process that could not be fitted has its reason already, and a recording against itself is filled in by
+            # `_diagonal`.
             if x.model is None or y.model is None or (same and x.is_data):
                 continue
             if x.vectors is not None and y.vectors is not None:
@@ -285,6 +306,7 @@ def _single_jobs(
             size = x.process.n_states * y.process.n_states
             kind = DATA if batched and size <= _LARGEST else ORDINARY
             solves = 12 if x.is_data or y.is_data else 1  # an estimate from data costs about as much
+            # Fixed costs: Python around a solve, and the permutations behind a p-value.
             aside = 1e-2 + (0.3 if options.tests else 0.0)
             jobs.append((kind, i, j, solves * work + aside))
     return jobs
@@ -298,6 +320,7 @@ def _shape(support: Support) -> tuple[int, float]:
 def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
     """Seconds of one exact solution, within a factor of about three on a desktop machine."""
     (n, k), (m, j) = x, y
+    # Pairs of states times a fixed cost, the ends of a transport problem, and its arcs.
     return 2.4 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
 
 
@@ -310,6 +333,7 @@ def _episodes(process: ChainOrData) -> list[Array]:
 
 def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
     """Whether the cost from x to y equals that from y to x; then the distance is symmetric too."""
+    # Named costs are symmetric by definition.
     if isinstance(cost, str):
         return True
     if not callable(cost):
@@ -323,6 +347,7 @@ def is_symmetric(cost: Cost, members: Sequence[Member]) -> bool:
             for y in fitted[k:]
         )
     except Exception:  # from a user's function; reported in the cell of that pair
+        # Computing both triangles is slower but never wrong.
         return False
 
 
@@ -339,6 +364,8 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
     discount = _checked(settings)
     if cost is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
+    if settings.strata is not None and settings.paired_by is not None:
+        raise ValueError("paired_by: found together with strata; leave one out")
     labelled_rows = labelled("processes", processes, vectors=True)
     across = None if others is None else labelled("others", others, vectors=True)
     if across is None and len(labelled_rows) < 2:
@@ -354,9 +381,11 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
         for name in of_vectors:
             raise TypeError(f"{name}: only for Trajectories; leave it out")
         rows, columns = _fitted(labelled_rows, across)
+    # Only now is it known whether intervals and p-values make sense, since Trajectories have become counts.
     settings = _fitting(settings, [m.process for m in (*rows, *columns)])
     check_cost_shape(cost, (rows, columns))
     symmetric = across is None and is_symmetric(cost, rows)
+    # Cells that hold jointly: each pair once, without the diagonal.
     n_cells = len(rows) * (len(rows) - 1) // 2 if symmetric else len(rows) * len(columns)
     if settings.confidence is not None and settings.simultaneous:
         settings = settings._replace(n_joint=max(n_cells, 1))
@@ -373,16 +402,20 @@ def joint_bars(
     Units are permuted between all recordings at once. Each pair's distance is standardised over the data and all
     permutations, which are exchangeable if all processes are equal; the largest over all pairs gives the bar.
     """
+    # A recording that is both a row and a column counts once, or its episodes would be exchanged with themselves.
     recorded = list(dict.fromkeys(m for m in (*rows, *columns) if m.is_data and m.model is not None))
     table = _joint_cost(cost, recorded)
     if len(recorded) < 2 or table is None or not _permutable([m.process for m in recorded]):
         return {}
     number = {id(m): k for k, m in enumerate(recorded)}
-    engine, _ = chosen_engine([m.process for m in recorded if isinstance(m.process, Data)])
+    data = [m.process for m in recorded if isinstance(m.process, Data)]
+    strata = strata_of(data, settings.strata, settings.paired_by, [repr(m.label) for m in recorded])
+    engine, _ = chosen_engine(data, strata)
     support, counts = engine.support, engine.counts(engine.observed)
-    centre = engine.kernels(counts.sum(axis=0), support.probabilities)
+    centre = engine.kernels(engine.total, support.probabilities)
     pooled = Support(support.indptr, support.indices, centre)
     least = float(table.min())
+    # One expansion around the pooled process serves all pairs: under the null hypothesis it is the truth of each.
     expansion = Expansion.pooled(pooled, (table - least) / (float(table.max()) - least or 1.0), settings.discount)
     kernels = engine.kernels(np.concatenate([counts[None], engine.regroup(settings.seed, range(PERMUTATIONS))]), centre)
     cells = [
@@ -393,10 +426,12 @@ def joint_bars(
         expansion.values(support, kernels[:, number[id(rows[i])]], support, kernels[:, number[id(columns[j])]])
         for i, j in cells
     ])  # fmt: skip
+    # Standardised, so that a pair of short recordings does not set the bar for all others.
     mean, spread = values.mean(axis=1), np.maximum(values.std(axis=1, ddof=1), 1e-12)
     standard = (values - mean[:, None]) / spread[:, None]
     assert settings.confidence is not None
     largest = np.sort(standard.max(axis=0))[::-1]
+    # Column 0 holds the data, which count as one of the permutations; without that the level would be above nominal.
     critical = float(largest[int((0.5 - 0.5 * settings.confidence) * len(largest) + 1e-9)])
     return {
         cell: Bar(float(mean[k] + critical * spread[k]), bool(standard[k, 0] > critical), float(values[k, 0]))
@@ -423,6 +458,8 @@ def _joint_cost(cost: Cost, members: Sequence[Member]) -> Floats | None:
     if isinstance(cost, str) or callable(cost) or any(set(m.process.states) != set(states) for m in members):
         return None
     table = np.asarray(cost, dtype=np.float64)
+    # If equal states cost more than the minimum, permuted recordings are not at the least distance, and no bar follows
+    # from them.
     if table.shape != (len(states), len(states)) or table.diagonal().max() > table.min():
         return None
     return table

@@ -131,7 +131,9 @@ class DistanceMatrix:
             return None
         known = ~np.isnan(self.low)
         if self.square:
+            # Each pair once; the diagonal is the minimum by definition and would count as 'not apart'.
             known = np.triu(known, 1) if self.symmetric else known & ~np.eye(len(self.labels), dtype=np.bool_)
+        # The diagonal holds the distance of a process from itself, the least that the cost allows.
         least = float(np.nanmin(self.values.diagonal(), initial=np.inf)) if self.square else 0.0
         return int((self.low[known] > max(least, 0.0)).sum()), int(known.sum())
 
@@ -142,6 +144,7 @@ class DistanceMatrix:
             return self.pvalues
         chosen = ~np.isnan(self.pvalues)
         if self.symmetric:
+            # Each pair is one hypothesis: counting it twice would change the correction.
             chosen = np.triu(chosen, 1)
         table = np.full(self.shape, np.nan)
         table[chosen] = adjusted_pvalues(self.pvalues[chosen], any_dependence=self.tests == "by")
@@ -154,6 +157,7 @@ class DistanceMatrix:
         """Half the mean width of the intervals of each row; 0 without intervals, shape (n,)."""
         wide = self.high - self.low
         if self.square:
+            # The diagonal is exact by definition and would shrink the mean width.
             wide = np.where(np.eye(len(self.labels), dtype=np.bool_), np.nan, wide)
         known = ~np.isnan(wide)
         if self.confidence is None:
@@ -162,6 +166,7 @@ class DistanceMatrix:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         """The distances: the record can be used as an array, for example as a precomputed metric."""
+        # NumPy's protocol: copy=False must fail rather than copy silently.
         if copy is False and dtype is not None and np.dtype(dtype) != self.values.dtype:
             raise ValueError("copy: the distances are float64; another type needs a copy")
         values: Floats = self.values if dtype is None else self.values.astype(dtype, copy=False)
@@ -178,6 +183,7 @@ class DistanceMatrix:
         status, adjusted = self.status, self.adjusted
         for i, x in enumerate(self.labels):
             for j, y in enumerate(self.other_labels):
+                # The lower triangle repeats the upper one.
                 if self.symmetric and j <= i:
                     continue
                 numbers = {
@@ -205,6 +211,7 @@ class DistanceMatrix:
         known = ("average", "single", "complete", "weighted")
         if method not in known:
             raise ValueError(f"method: found {method!r}, expected one of {', '.join(known)}")
+        # checks=False: scipy refuses matrices that are symmetric only up to rounding.
         tree: Floats = linkage(squareform(self._comparable(), checks=False), method)
         return tree
 
@@ -217,15 +224,18 @@ class DistanceMatrix:
             raise ValueError(f"k: found {k}, expected at most {len(self.labels)}, the number of processes")
         raw = fcluster(self.linkage(method), k, "maxclust") if len(self.labels) > 1 else np.ones(1)
         names: dict[float, int] = {}
+        # Numbered by first occurrence, since the numbers of fcluster depend on the shape of the tree.
         return np.array([names.setdefault(c, len(names)) for c in raw.tolist()], dtype=np.int64)
 
     def embedding(self, n_dimensions: int = 2) -> Floats:
         """Points whose distances approximate these (classical scaling), shape (n, n_dimensions)."""
         d = self._comparable()
         n, k = len(d), check_count("n_dimensions", n_dimensions)
+        # Double centring turns squared distances into inner products (Torgerson).
         centre = np.eye(n) - 1.0 / n
         values, vectors = np.linalg.eigh(-0.5 * centre @ (d * d) @ centre)
         order = np.argsort(-values, kind="stable")[:k]
+        # Distances that no Euclidean space has give negative eigenvalues, which carry no direction.
         points = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
         points = np.pad(points, ((0, 0), (0, k - points.shape[1])))
         # The sign of an eigenvector is arbitrary: the entry of largest magnitude is made positive.
@@ -236,6 +246,7 @@ class DistanceMatrix:
         """Symmetric values without negative values and NaN, 0 on the diagonal."""
         if not self.square:
             raise ValueError("others: clusters and embeddings compare processes with each other; leave out others=")
+        # `uncut`, not `values`: estimates truncated at the minimum would make all similar recordings coincide.
         table = 0.5 * (self.uncut + self.uncut.T)
         np.fill_diagonal(table, 0.0)
         bad = np.isnan(table)
@@ -246,6 +257,7 @@ class DistanceMatrix:
                 f"values: {int(bad.sum()) // 2} pair(s) have no distance ({names}); see status, and leave those out"
             )
         off = ~np.eye(len(table), dtype=np.bool_)
+        # Uncut estimates may be negative. A common shift keeps their order, which is all that trees use.
         least = float(table[off].min()) if off.any() else 0.0
         return np.where(off, table - min(least, 0.0), 0.0)
 
@@ -259,6 +271,7 @@ class DistanceMatrix:
         matrix = load(path, "distance matrix", (cls, Reason))
         if not isinstance(matrix, cls):
             raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file")
+        # The checksum protects the bytes; only this protects against a file whose arrays do not fit together.
         for name in ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues"):
             if getattr(matrix, name).shape != matrix.shape:
                 raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file ({name} has another shape)")

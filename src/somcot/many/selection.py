@@ -107,6 +107,8 @@ def select_model(
     discount: float,
     confidence: float = 0.9,
     rng: int | np.random.Generator | None = None,
+    strata: str | None = None,
+    paired_by: str | None = None,
 ) -> Selection:
     """Select the candidate nearest to the data, and a confidence set of candidates that may be nearest.
 
@@ -119,6 +121,8 @@ def select_model(
         As for `distance_matrix`; rows of the cost are the states of the data.
     confidence : float
         Level of the intervals and of the confidence set.
+    strata, paired_by : str, optional
+        Name of an attribute of the sequences, as for `same_process`; all candidates must be recordings.
 
     Returns
     -------
@@ -134,7 +138,18 @@ def select_model(
     >>> selection.best, selection.confidence_set
     (0.5, (0.5,))
     """
-    return choose(prepare_selection(data, candidates, cost, discount=discount, confidence=confidence, rng=rng))
+    return choose(
+        prepare_selection(
+            data,
+            candidates,
+            cost,
+            discount=discount,
+            confidence=confidence,
+            rng=rng,
+            strata=strata,
+            paired_by=paired_by,
+        )
+    )
 
 
 def prepare_selection(
@@ -145,6 +160,8 @@ def prepare_selection(
     discount: float,
     confidence: float,
     rng: int | np.random.Generator | None,
+    strata: str | None = None,
+    paired_by: str | None = None,
 ) -> JobPlan:
     """Check the arguments, fit every process, and list the jobs; arguments as for `select_model`."""
     check_discount(discount)
@@ -152,7 +169,19 @@ def prepare_selection(
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
     labelled_candidates = labelled("candidates", candidates)
-    settings = MatrixSettings(discount, "auto", confidence, simultaneous=False, tests=None, seed=seed_of(rng))
+    for name, value in (("strata", strata), ("paired_by", paired_by)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name}: found {type(value).__name__}, expected the name of an attribute of the sequences")
+    settings = MatrixSettings(
+        discount,
+        "auto",
+        confidence,
+        simultaneous=False,
+        tests=None,
+        seed=seed_of(rng),
+        strata=strata,
+        paired_by=paired_by,
+    )
     return prepare({"data": data}, cost, settings, others=labelled_candidates)
 
 
@@ -160,6 +189,7 @@ def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     """Run the jobs and compute the confidence set."""
     processes = {member.label: member.process for member in plan.columns}
     discount, confidence = plan.options.discount, plan.options.confidence
+    # select_model always asks for an interval; None occurs only in plans made for matrices.
     assert confidence is not None
     report = meter(len(processes)) if progress else None
     results: list[Result] = []
@@ -170,6 +200,8 @@ def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
                 report(j + 1, len(processes), results[-1].distance)
     halves = np.array([_halves(result) for result in results])
     plugins = np.array([result.distance if result.plugin is None else result.plugin for result in results])
+    # Against known candidates the bias comes from the data alone and is nearly the same for all, so plug-ins rank best.
+    # Recorded candidates have a bias of their own, which the corrected values remove.
     score = plugins
     if any(isinstance(candidate, Data) for candidate in processes.values()):
         score = np.array([_uncut(result) for result in results])
@@ -193,6 +225,7 @@ def _result(plan: JobPlan, j: int) -> Result:
         result = pair_result(plan, 0, j)
     except (ArithmeticError, TypeError, ValueError) as error:
         raise ValueError(f"candidates[{member.label!r}]: {error}") from error
+    # A partial table would look like a finished selection.
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return result
@@ -213,13 +246,16 @@ def _uncut(result: Result) -> float:
 
 def _near(halves: Floats, score: Floats, best: int, confidence: float) -> tuple[Floats, Bools]:
     """Standard errors of the differences from the best, and which candidates are not distinguishable from it."""
+    # Common half-samples: what the data contribute to both distances cancels in the difference.
     apart = halves - halves[best]
     apart = apart - apart.mean(axis=1, keepdims=True)
     error = apart.std(axis=1, ddof=1)
     # Random combinations of the deviations of half-samples have their covariance.
     draws = np.random.default_rng(0).standard_normal((_DRAWS, halves.shape[1])) / np.sqrt(halves.shape[1] - 1)
+    # The largest studentised difference over all candidates, so that the set holds for all of them together.
     largest = (draws @ apart.T / np.where(error > 0, error, 1.0)).max(axis=1)
     q = max(float(np.quantile(largest, confidence)), 0.0)
+    # The tolerance keeps candidates that are equal up to rounding, such as the same chain under two names.
     near = score - score[best] <= q * error + 1e-12
     # Two candidates on the same side of the data move together, so their difference has little error. A candidate
     # nearer than one that is not distinguishable from the best is therefore kept as well.

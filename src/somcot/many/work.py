@@ -15,7 +15,7 @@ from somcot.inference.estimate import Joint, estimate
 from somcot.inference.permutation import same_process
 from somcot.many.batch import BatchValues, Tasks, compare, pack, tables
 from somcot.many.members import Member, cost_between
-from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, Units, units_of
+from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, UnitCost, units_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
 from somcot.result import Claim, Result, Status
@@ -74,13 +74,15 @@ class CostBook:
 
     def __init__(self, plan: JobPlan) -> None:
         self.plan = plan
-        self.units: list[Units] = []
+        self.units: list[UnitCost] = []
         self._known: dict[object, int] = {}
 
     def number(self, x: Member, y: Member) -> int:
         """Index of the cost between two members."""
         assert x.model is not None
         assert y.model is not None
+        # A function of two processes may look at anything in them, so its table belongs to one pair of members. An
+        # array, or the labels, depend on the states alone.
         shared = not callable(self.plan.cost)
         named = isinstance(self.plan.cost, str) and self.plan.cost != "labels"
         key = (x.model.chain.states, y.model.chain.states) if shared and not named else (id(x), id(y))
@@ -105,11 +107,14 @@ def single_pair(plan: JobPlan, i: int, j: int, *, threads: int | None = None) ->
         result = pair_result(plan, i, j, threads=threads)
     except Exception as error:  # from the solver or from a user's function
         return empty(i, j, error)
+    # An interrupted result is a partial answer; a cell must hold a whole one, or the checkpoint would keep it.
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
+    # Column 5 is `uncut`. It is overwritten below where there is an estimate that differs from its truncated value.
     row[0] = row[5] = result.distance
     row[1] = np.nan if result.plugin is None else result.plugin
     ends = result.confidence_interval[:2] if result.confidence_interval is not None else (np.nan, np.nan)
+    # Bounds are proved for the chains that were solved; for data they would be taken for an interval of the truth.
     row[2], row[3] = ends if data else result.bounds
     if result.estimate is not None:
         row[4] = result.estimate.standard_error
@@ -124,10 +129,17 @@ def pair_result(plan: JobPlan, i: int, j: int, *, threads: int | None = None) ->
     data = x.is_data or y.is_data
     confidence = options.confidence if options.estimated and data else None
     arguments: dict[str, Any] = {"discount": options.discount, "confidence": confidence, "rng": options.seed}
+    if options.grouping and not (x.is_data and y.is_data and options.estimated):
+        (argument,) = options.grouping
+        raise TypeError(f"{argument}: needs recordings on both sides and method='auto'; leave it out")
+    arguments |= options.grouping
+    # Joint intervals replace each pair's own quantile by one of the maximum over all pairs, so they bypass the public
+    # function.
     if options.n_joint > 1 and confidence is not None and plan.points is None:
         joint = Joint(options.n_joint, plan.bars.get((i, j)))
         return estimate(*_compared(plan, x, y), **arguments, threads=threads, joint=joint)
     one, other, cost = _compared(plan, x, y)
+    # The methods for known chains and for vectors choose their threads themselves.
     if options.estimated and data and plan.points is None:
         arguments["threads"] = threads
     return distance(one, other, cost, method=options.method, **arguments, **_of_vectors(plan))
@@ -157,6 +169,7 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
     if not plan.options.tests:
         return cell
     if not isinstance(x.process, Samples) or not isinstance(y.process, Samples):
+        # An earlier reason concerns the distance and matters more than a missing p-value.
         return cell._replace(reasons=cell.reasons or {0: "no p-value: whole episodes are permuted; pass Samples"})
     try:
         test = same_process(
@@ -166,7 +179,9 @@ def with_pvalue(plan: JobPlan, cell: MatrixCells, x: Member, y: Member) -> Matri
             discount=plan.options.discount,
             n_permutations=_PERMUTATIONS,
             rng=plan.options.seed,
+            # Jobs already run side by side, and the p-value must not depend on how many threads a worker has.
             threads=1,
+            **plan.options.grouping,
         )
     except Exception as error:  # the cell keeps its distance
         return cell._replace(reasons={0: f"no p-value: {error}"})
@@ -187,10 +202,13 @@ def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[
     chosen = np.asarray(jobs, dtype=np.int64)
     kind = plan.kind[chosen]
     finished: list[tuple[int, MatrixCells]] = []
+    # Batches first: one compiled call answers many cells, so an early stop leaves the fewest gaps.
     for which, do in ((EXACT, _exact), (DATA, _data)):
         rows, failed = _with_costs(plan, chosen[kind == which])
         finished += failed
         if len(rows):
+            # Slices by expected time rather than by number, so that Ctrl-C is answered within about a tenth of a
+            # second.
             for lo, hi in cut(np.maximum(1e6 * plan.seconds[rows], 1).astype(np.int64), _SLICE):
                 if stop():
                     return finished
@@ -204,6 +222,7 @@ def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[
 
 def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, MatrixCells]]]:
     """Jobs whose cost is defined, and the empty cells of the others: a function may fail for some pairs."""
+    # An array was checked once, and labels cannot fail.
     if not callable(plan.cost) and (not isinstance(plan.cost, str) or plan.cost == "labels"):
         return jobs, []
     failed: list[tuple[int, MatrixCells]] = []
@@ -232,6 +251,7 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
             side.append(len(supports))
             supports.append(kernel.support)
             n_starts.append(kernel.n_starts)
+        # Members of a group have equal kernels and states, so the first stands for all of them.
         cost.append(book.number(plan.rows[one.members[0]], plan.columns[other.members[0]]))
         begin.append(begin[-1] + one.n_starts * other.n_starts)
     values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book)
@@ -244,17 +264,20 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     return answers
 
 
-def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: Units) -> MatrixCells:
+def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: UnitCost) -> MatrixCells:
     cells = list(plan.cells(job))
     if solved.status[spots].any():  # rounding, or too many iterations: solve the pair separately
+        # All cells of the task, not only the failed ones: they share one policy iteration, which did not end.
         return joined([single_pair(plan, i, j) for i, j in cells])
     fields = np.full((len(cells), len(FIELDS)), np.nan)
     data = not plan.options.estimated
     for column, values in ((0, solved.distance), (5, solved.distance)):
+        # Undo the scaling to unit cost; rounding must not push the value out of [min cost, max cost].
         fields[:, column] = np.clip(units.offset + units.scale * values[spots], units.offset, units.most)
     low, high = (units.offset + units.scale * ends[spots] for ends in (solved.low, solved.high))
     fields[:, 2], fields[:, 3] = np.maximum(low, units.offset), np.minimum(high, units.most)
     for k, (i, j) in enumerate(cells):
+        # method='exact' on data: the number is the plug-in, and its bracket says nothing about the true distance.
         if data and (plan.rows[i].is_data or plan.columns[j].is_data):
             fields[k, 1] = fields[k, 0]
             fields[k, 2] = fields[k, 3] = np.nan

@@ -270,7 +270,7 @@ class _Pair:
         from somcot.inference.pooling import Homogeneity, kept_shares  # compiled code too
 
         rows, rewards = (
-            kept_shares(Homogeneity(statistic, df.astype(np.float64), noise))[0]
+            kept_shares(Homogeneity(statistic, df.astype(np.float64), noise)).shares
             for statistic, df, noise in (self._row_tests(), self._reward_tests())
         )
         return rows, rewards

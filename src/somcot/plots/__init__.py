@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from somcot.plots.cell_maps import calibration, cells, map_tests, resolution
-from somcot.plots.collections import dendrogram, drift, embedding, matrix, selection
+from somcot.plots.collections import dendrogram, drift, embedding, matrix, power_curve, selection, transfer_bound
 from somcot.plots.drawing import NAMES
 from somcot.plots.results import contributions, coupling, decoder, encoder, graph, intervals, title, trace, visits
-from somcot.plots.transfer import transfer as transfer_bound
 from somcot.result import Result
 
 if TYPE_CHECKING:
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder",
-    "graph", "intervals", "map_tests", "matrix", "overview", "resolution", "selection", "trace", "transfer_bound",
-    "visits",
+    "graph", "intervals", "map_tests", "matrix", "overview", "power_curve", "resolution", "selection", "trace",
+    "transfer_bound", "visits",
 ]  # fmt: skip
 
 

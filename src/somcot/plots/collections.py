@@ -1,4 +1,4 @@
-"""Plots of many processes: heat map, dendrogram, map in the plane, candidates, drift."""
+"""Plots of many processes (heat map, dendrogram, map in the plane, candidates, drift) and of decisions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.inference.decisions import SampleSize
 from somcot.many.drift import Drift
 from somcot.many.record import DistanceMatrix, joint_labels
 from somcot.many.selection import Selection
+from somcot.mdp import TransferBound
 from somcot.plots.drawing import axes, bar_labels, shown
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import place_labels
@@ -17,7 +19,7 @@ from somcot.plumbing.html import place_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["dendrogram", "drift", "embedding", "matrix", "selection"]
+__all__ = ["dendrogram", "drift", "embedding", "matrix", "power_curve", "selection", "transfer_bound"]
 
 _TICKS = 30  # maximal number of labelled periods
 _MOST = 60  # maximal number of readable labels
@@ -182,3 +184,62 @@ def _leaves(distances: DistanceMatrix) -> NDArray[np.int64]:
     from scipy.cluster.hierarchy import leaves_list
 
     return np.asarray(leaves_list(distances.linkage())) if len(distances.labels) > 1 else np.zeros(1, dtype=np.int64)
+
+
+def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
+    """Power of the test against the number of sequences per side: the fitted curve and the simulated tests.
+
+    Parameters
+    ----------
+    plan : SampleSize
+    ax : matplotlib Axes, optional
+    """
+    ax = axes(ax)
+    most = 1.3 * max(plan.n_sequences, *(point.n for point in plan.points))
+    n = np.linspace(1.0, most, 200)
+    ax.plot(n, plan.power_at(n), color="C0")
+    for point in plan.points:
+        error = 1.645 * np.sqrt(point.power * (1.0 - point.power) / point.n_simulations)
+        ax.errorbar([point.n], [point.power], error, color="C0", marker="o", mfc="white", capsize=2)
+    ax.axhline(plan.power, color="0.6", linewidth=1)
+    ax.axvline(plan.n_sequences, color="C1", linewidth=1.5, label=f"{plan.n_sequences:,} sequences per side")
+    ax.set(xlabel="sequences per side", ylabel=f"power to find a distance of {plan.effect:g}", ylim=(0, 1.02))
+    ax.set_xlim(0, most)
+    ax.legend(frameon=False, loc="lower right")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def transfer_bound(bound: TransferBound, *, ax: Axes | None = None) -> Axes:
+    """What the model promises, what the recording supports, and where more steps would help.
+
+    The best value that any policy may have in the recorded process ends the light bar: what the policy may lose.
+
+    Parameters
+    ----------
+    bound : TransferBound
+    ax : matplotlib Axes, optional
+    """
+    ax = axes(ax)
+    estimate, low, high = bound.value_recorded
+    best = low + bound.policy_loss
+    ax.barh(0, best - low, left=low, height=0.5, color="0.9", zorder=1, label="a better policy may earn")
+    ax.barh(0, high - low, left=low, height=0.25, color="C0", alpha=0.35, zorder=2, label="this policy earns")
+    ax.plot([estimate, estimate], [-0.2, 0.2], color="C0", linewidth=2.5, zorder=3)
+    ax.plot(
+        bound.value_model, 0, marker="D", markersize=9, color="C1", linestyle="none", zorder=4, label="the model says"
+    )
+    ax.annotate(
+        f"value error at most {bound.value_error:.3g}, policy loss at most {bound.policy_loss:.3g}",
+        (0.5, 0.97), xycoords="axes fraction", ha="center", va="top",
+    )  # fmt: skip
+    if bound.largest_contributions:
+        rows = bound.largest_contributions[:3]
+        wanted = ", ".join(f"{shown(row.action)} in {shown(row.state)} ({100 * row.share:.0f} %)" for row in rows)
+        ax.annotate(f"record more of: {wanted}", (0.5, 0.03), xycoords="axes fraction", ha="center", color="0.35")
+    ax.set_ylim(-0.9, 0.9)
+    ax.set_yticks([])
+    kind = "proved" if bound.proved else "large samples"
+    ax.set_xlabel(f"expected sum of discounted rewards ({100 * bound.confidence:g} %, {kind})")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, frameon=False)
+    return ax

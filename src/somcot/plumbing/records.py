@@ -116,7 +116,8 @@ VIEWS = {
     "drift.plot": "somcot.plots.collections:drift",
     "result.card": "somcot.report.facts:result_card",
     "result.page": "somcot.report:write",
-    "transfer.plot": "somcot.plots.transfer:transfer",
+    "sample_size.plot": "somcot.plots.collections:power_curve",
+    "transfer.plot": "somcot.plots.collections:transfer_bound",
 }
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "Fit",
     "FlowEstimate",
+    "FlowFit",
     "FlowStatus",
     "WeightedEdges",
     "fit_flow",
@@ -141,7 +141,7 @@ class WeightedEdges(NamedTuple):
         return reached
 
 
-class Fit(NamedTuple):
+class FlowFit(NamedTuple):
     """The end of a fit: multipliers z, source = (1 - discount) nu_0, and status."""
 
     z: Floats
@@ -151,7 +151,7 @@ class Fit(NamedTuple):
     iterations: int
 
 
-def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -> Fit:
+def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -> FlowFit:
     """Damped Newton method from z = 0 with a known initial distribution."""
     source = (1.0 - discount) * start
     target = TARGET * (1.0 - discount)
@@ -169,7 +169,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
         # Accept a small residual that no longer halves: rounding prevents further progress.
         # Data that contradict the flow leave a residual that rounding cannot remove.
         if residual <= target or (residual <= ACCEPTED and residual > 0.5 * best):
-            return Fit(z, source, FlowStatus.CONVERGED, residual, step)
+            return FlowFit(z, source, FlowStatus.CONVERGED, residual, step)
         best = min(best, residual)
         if step == limit:
             break
@@ -177,9 +177,9 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
         moved = None if move is None else _line_search(objective, z, move, float(gradient @ move))
         if moved is None:
             status = FlowStatus.CONVERGED if residual <= ACCEPTED else FlowStatus.STALLED
-            return Fit(z, source, status, residual, step)
+            return FlowFit(z, source, status, residual, step)
         z = moved
-    return Fit(z, source, FlowStatus.STEP_LIMIT, residual, limit)
+    return FlowFit(z, source, FlowStatus.STEP_LIMIT, residual, limit)
 
 
 def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, slope: float) -> Floats | None:
@@ -196,7 +196,7 @@ def _line_search(objective: Callable[[Floats], float], z: Floats, move: Floats, 
     return None
 
 
-def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit:
+def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> FlowFit:
     """Primal-dual interior point method in (z, source) with z >= 0: the initial distribution is fitted too."""
     # An interior point: z > 0 and s = 1 - 0.5 + 0.5 g > 0.
     z, source = np.full(edges.n, 0.5), np.full(edges.n, 1.0 / edges.n)
@@ -206,20 +206,20 @@ def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Fit
         outflow = edges.net_outflow(edges.weights / s, discount)
         residual, gap = float(np.abs(outflow - source).sum()), float(z @ source)
         if gap <= target and (residual <= target or (residual <= ACCEPTED and residual > 0.5 * best)):
-            return Fit(z, source, FlowStatus.CONVERGED, residual, step)
+            return FlowFit(z, source, FlowStatus.CONVERGED, residual, step)
         best = min(best, residual)
         if step == limit:
             break
         barrier = 0.1 * gap / edges.n  # a tenth of the present complementarity: a long-step method
         move = _solve(edges, edges.weights / s**2, source / z, barrier / z - outflow, discount)
         if move is None:
-            return Fit(z, source, FlowStatus.STALLED, residual, step)
+            return FlowFit(z, source, FlowStatus.STALLED, residual, step)
         source_move = (barrier - z * source - source * move) / z
         slack_move = edges.slack(z + move, discount) - s
         # Primal and dual steps have separate lengths, as usual in interior point methods; s must stay positive too.
         length = min(_room(z, move), _room(s, slack_move))
         z, source = z + length * move, source + _room(source, source_move) * source_move
-    return Fit(z, source, FlowStatus.STEP_LIMIT, residual, limit)
+    return FlowFit(z, source, FlowStatus.STEP_LIMIT, residual, limit)
 
 
 def _room(values: Floats, move: Floats) -> float:
@@ -435,7 +435,7 @@ def _missing_links(edges: WeightedEdges, start: Floats, discount: float, limit: 
     return np.array(chosen)
 
 
-def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_known: bool) -> Fit:
+def _raw_frequencies(core: WeightedEdges, fit: FlowFit, discount: float, *, start_known: bool) -> FlowFit:
     """Replace a failed fit by the frequencies themselves (z = 0), with a warning."""
     note = Note("flow-fit-failed", status=fit.status.value, iterations=fit.iterations, violation=float(fit.residual))
     warn(note, ConvergenceWarning)
@@ -447,7 +447,7 @@ def _raw_frequencies(core: WeightedEdges, fit: Fit, discount: float, *, start_kn
 def _estimate(
     core: WeightedEdges,
     seen: NDArray[np.bool_],
-    fit: Fit,
+    fit: FlowFit,
     discount: float,
     labels: tuple[Hashable, ...],
     assumed: NDArray[np.int64],

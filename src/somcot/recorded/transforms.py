@@ -1,7 +1,8 @@
-"""Samples derived from other samples: states renamed, merged or removed, n-grams as states, recordings joined."""
+"""Samples derived from others (states renamed, merged or removed, n-grams, recordings joined), and saved to files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.plumbing import records
 from somcot.plumbing.arrays import Codes
 from somcot.plumbing.checks import check_count, check_labels
 from somcot.plumbing.errors import DataWarning, warn
@@ -237,3 +239,96 @@ def merged(samples: Samples, other: Samples) -> Samples:
         n_gaps=samples.n_gaps + other.n_gaps,
         overlap=max(samples.overlap, other.overlap),
     )
+
+
+# --- Recordings in files: each sequence as codes of its states, with its attributes and nothing else
+
+
+class SavedRecording(NamedTuple):
+    """The content of a file written by `Samples.save`."""
+
+    states: tuple[Hashable, ...]
+    codes: NDArray[Any]  # the states of all sequences; without sequences, or with gaps, those that steps begin in
+    following: NDArray[Any] | None  # where steps end, if the codes do not tell
+    lengths: NDArray[Any] | None  # steps of each sequence; None for independent samples
+    terminated: NDArray[Any] | None
+    initial: NDArray[Any] | None
+    discount: float | None
+    stationary: bool
+    n_gaps: int
+    overlap: int
+    rewards: recording.RewardSums | None
+    attributes: Mapping[
+        str, tuple[tuple[Hashable, ...], NDArray[Any]]
+    ]  # distinct values, and the number of each sequence's
+
+
+def save(samples: Samples, path: str | os.PathLike[str]) -> None:
+    """See `Samples.save`."""
+    joined = samples.offsets is not None and samples.n_gaps == 0
+    codes, following = samples.now, None if joined else _small(samples.following)
+    if samples.offsets is not None and joined:
+        ends = samples.offsets[1:]
+        codes = np.insert(samples.now, ends, samples.following[ends - 1])
+    about = {}
+    for name, values in samples.episode_attributes.items():
+        known: dict[Any, int] = {}
+        numbers = np.array([known.setdefault(_plain(value), len(known)) for value in values.tolist()], dtype=np.int64)
+        about[name] = (tuple(known), _small(numbers))
+    lengths = None if samples.offsets is None else _small(np.diff(samples.offsets))
+    saved = SavedRecording(
+        samples.states, _small(codes), following, lengths, samples.terminated, samples.initial, samples.discount,
+        samples.stationary, samples.n_gaps, samples.overlap, samples.rewards, about,
+    )  # fmt: skip
+    records.save(path, saved, "recording")
+
+
+def load(cls: type[Samples], path: str | os.PathLike[str]) -> Samples:
+    """See `Samples.load`."""
+    saved = records.load(path, "recording", (SavedRecording, recording.RewardSums))
+    offsets, now, following = None, saved.codes, saved.following
+    _check_saved(saved, os.fspath(path))
+    if saved.lengths is not None:
+        offsets = np.concatenate([[0], np.cumsum(saved.lengths.astype(np.int64))])
+        if following is None:
+            last = offsets[1:] + np.arange(len(offsets) - 1)
+            first = offsets[:-1] + np.arange(len(offsets) - 1)
+            now, following = np.delete(saved.codes, last), np.delete(saved.codes, first)
+    about = {}
+    for name, (labels, numbers) in saved.attributes.items():
+        values = np.empty(len(labels), dtype=object)
+        values[:] = labels
+        about[name] = values[numbers.astype(np.int64)]
+    return cls(
+        saved.states, now, following, offsets, saved.terminated, saved.initial, saved.discount, saved.rewards,
+        saved.n_gaps, saved.overlap, saved.stationary, about,
+    )  # fmt: skip
+
+
+def _check_saved(saved: SavedRecording, name: str) -> None:
+    """A checksum proves that a file is intact, not that its numbers fit together."""
+    parts = [saved.codes] if saved.following is None else [saved.codes, saved.following]
+    n = len(saved.codes) if saved.lengths is None else int(saved.lengths.sum())
+    more = len(saved.lengths) if saved.lengths is not None and saved.following is None else 0
+    sound = all(part.dtype.kind == "u" and part.ndim == 1 and len(part) == n + more for part in parts)
+    sound = sound and all(int(part.max(initial=0)) < len(saved.states) for part in parts)
+    sound = sound and (
+        saved.lengths is None or (saved.lengths.dtype.kind == "u" and int(saved.lengths.min(initial=1)) > 0)
+    )
+    sound = sound and len(set(saved.states)) == len(saved.states) and (saved.lengths is not None or more == 0)
+    for labels, numbers in saved.attributes.values():
+        sound = sound and numbers.dtype.kind == "u" and int(numbers.max(initial=0)) < max(len(labels), 1)
+    if not sound:
+        raise ValueError(f"{name}: its codes do not fit its states or sequences; write the file again")
+
+
+def _small(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in as few bytes as hold them."""
+    most = int(numbers.max(initial=0))
+    return numbers.astype(np.uint8 if most < 2**8 else np.uint16 if most < 2**16 else np.uint32)
+
+
+def _plain(value: Any) -> Any:
+    """A value that a file can hold: None, text, a number or a truth value; anything else as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)

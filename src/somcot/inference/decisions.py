@@ -1,0 +1,537 @@
+"""Decisions: is a distance below a margin, and how many sequences does it take to find out?
+
+**A margin.** "Equivalent" is shown if the upper end of the interval is below the margin, "changed" if the permutation
+test rejects and equivalence is not shown. Both use the resampling of whole sequences of docs/statistics.md.
+
+**Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
+the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
+The size of the change is chosen so that the distance of the two chains is the `effect`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from somcot import costs
+from somcot.chains import MarkovChain
+from somcot.inference import permutation
+from somcot.inference.estimate import EstimateDetails, estimate
+from somcot.inference.intervals import Evidence, interval_of
+from somcot.inference.permutation import Groups, SameProcessResult
+from somcot.inference.statistics import permute
+from somcot.inference.strata import discount_for
+from somcot.inference.units import SEQUENCES, WholeSequences
+from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
+from somcot.plumbing.checks import check_discount, check_rng
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.html import Table, card
+from somcot.plumbing.notes import collected
+from somcot.plumbing.records import view
+from somcot.plumbing.text import figure
+from somcot.problem import Problem
+from somcot.result import Result
+from somcot.samples import Samples
+from somcot.solvers import policy_iteration
+
+__all__ = ["KINDS", "SampleSize", "equivalence_pvalue", "sample_size", "test_with_margin"]
+
+_LEVEL = 0.05  # error rate of either verdict
+_CONFIDENCE = 1.0 - 2.0 * _LEVEL  # each end of the interval is exceeded with probability _LEVEL
+_PROBABLY = 0.84  # normal quantile of 80 %: the verdict that is aimed at is then probable
+
+
+# --- Verdicts
+
+
+def test_with_margin(
+    x: Samples, y: Samples, cost: Any, *, discount: float, margin: float, rng: Any, **options: Any
+) -> SameProcessResult:
+    """`same_process` of two recordings with a verdict; see `somcot.same_process`."""
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    table = costs.between(cost, x, y) if isinstance(cost, str) else cost
+    check_margin(margin, table)
+    test = permutation.same_process(x, y, cost, discount=discount, rng=seed, **options)
+    shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
+    with collected() as notes:  # most were issued by the test, or say what the verdict says
+        result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=seed, **shared)
+    for note in notes:
+        if note.code not in _SAID:
+            warn(note, DataWarning)
+    return _decided(test, result, margin)
+
+
+_SAID = ("near-minimum", "near-minimum-data", "too-alike", "few-sequences", "few-long-recordings", "blocks-dependent")
+
+
+def check_margin(margin: object, cost: Any) -> None:
+    """Refuse margins that no distance can be above or below."""
+    if isinstance(margin, bool) or not isinstance(margin, (int, float, np.number)) or not math.isfinite(margin):
+        raise TypeError(f"margin: found {margin!r}, expected a number, such as 0.05")
+    table = np.asarray(cost, dtype=np.float64) if not callable(cost) else None
+    if table is None or not table.size:
+        return
+    least, most = float(table.min()), float(table.max())
+    if not least < margin < most:
+        raise ValueError(
+            f"margin: found {margin:g}, but the cost and so every distance is between {least:g} and {most:g}; choose a "
+            "margin strictly between the two, such as the largest distance that you would not act on"
+        )
+
+
+def _decided(test: SameProcessResult, result: Result, margin: float) -> SameProcessResult:
+    assert isinstance(result.details, EstimateDetails)
+    assert result.details.evidence is not None
+    assert result.confidence_interval is not None
+    evidence, units = result.details.evidence
+    pvalue = equivalence_pvalue(evidence, (margin - units.offset) / units.scale)
+    # The ends of the interval are clipped to the range of the cost, which the margin is inside.
+    verdict = "equivalent" if pvalue <= _LEVEL else "changed" if test.pvalue <= _LEVEL else "inconclusive"
+    needed = None if verdict != "inconclusive" else _needed(result, evidence, units.offset, units.scale, margin)
+    return replace(
+        test, margin=margin, verdict=verdict, equivalence_pvalue=pvalue, sequences_needed=needed, distance=result
+    )
+
+
+def equivalence_pvalue(evidence: Evidence, margin: float) -> float:
+    """The level at which the upper end of the interval meets the margin: p-value of "at least this far apart".
+
+    Examples
+    --------
+    >>> round(equivalence_pvalue(Evidence(0.05, 0.05, 0.01), 0.05 + 1.645 * 0.01), 3)
+    0.05
+    """
+
+    def high(tail: float) -> float:
+        return interval_of(evidence, 1.0 - 2.0 * tail).high
+
+    low, tail = 1e-9, 0.5
+    if high(tail) >= margin:
+        return 1.0
+    if high(low) < margin:
+        return low
+    for _ in range(60):
+        middle = math.sqrt(low * tail)
+        low, tail = (low, middle) if high(middle) < margin else (middle, tail)
+    return tail
+
+
+def _needed(result: Result, evidence: Evidence, offset: float, scale: float, margin: float) -> int:
+    """Sequences per side that would probably decide; noise falls with the square root of their number."""
+    assert isinstance(result.details, EstimateDetails)
+    n = min(model.samples.n_episodes for model in result.details.models if model.samples is not None)
+    distance = result.distance
+    assert result.confidence_interval is not None
+    slack = _PROBABLY * scale * evidence.error
+    times = []
+    if margin > distance:
+        times.append((result.confidence_interval.high - distance + slack) / (margin - distance))
+    if distance > offset and evidence.null is not None:
+        noise = scale * evidence.scale * float(np.quantile(evidence.null, 1.0 - _LEVEL))
+        times.append((noise + slack) / (distance - offset))
+    return math.ceil(n * min(max(min(times) ** 2, 1.1), 1e6)) if times else 2 * n
+
+
+# --- Planning
+
+KINDS = ("rows", "row", "exits", "initial")
+_SIMULATIONS = 60  # tests at each number of sequences
+_ROUNDS = 8  # numbers of sequences tried
+_PERMUTATIONS = 199
+_POOL = 4000  # changed sequences from which those of a test are drawn
+_MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
+
+
+class PowerPoint(NamedTuple):
+    """The simulated power of the test with `n` sequences per side."""
+
+    n: int
+    power: float
+    n_simulations: int
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSize:
+    """How many sequences a test needs, as returned by `somcot.sample_size`.
+
+    Attributes
+    ----------
+    n_sequences : int
+        Sequences per side.
+    effect, power, confidence, kind, discount
+        As given to `sample_size`.
+    share : float
+        How often the change strikes: per step, or per sequence for the initial distribution.
+    points : tuple of PowerPoint
+        The simulated tests.
+    curve : tuple of (float, float)
+        Intercept and slope of the power as ``Phi(intercept + slope * sqrt(n))``.
+    extrapolated : bool
+        Whether `n_sequences` is outside the simulated numbers.
+    """
+
+    n_sequences: int
+    effect: float
+    power: float
+    confidence: float
+    kind: str
+    share: float
+    discount: float
+    points: tuple[PowerPoint, ...]
+    curve: tuple[float, float]
+    extrapolated: bool
+
+    def power_at(self, n: ArrayLike) -> Floats:
+        """The power with `n` sequences per side, from the fitted curve."""
+        from scipy.special import ndtr
+
+        power: Floats = ndtr(self.curve[0] + self.curve[1] * np.sqrt(np.asarray(n, dtype=np.float64)))
+        return power
+
+    def plot(self, ax: object = None) -> Any:
+        """Plot the power against the number of sequences; takes and returns matplotlib's Axes."""
+        return view("sample_size.plot")(self, ax=ax)
+
+    def __str__(self) -> str:
+        about = "about " if self.extrapolated else ""
+        return (
+            f"{about}{self.n_sequences:,} sequences per side find a distance of {self.effect:g} ({_WHAT[self.kind]}) "
+            f"with probability {self.power:g} at confidence {self.confidence:g}"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(f"{point.n:,}", f"{point.power:.2f}") for point in self.points]
+        facts = [("effect", f"{figure(self.effect)}, {_WHAT[self.kind]}"), ("confidence", f"{self.confidence:g}")]
+        return card(f"{self.n_sequences:,} sequences per side", facts, Table(("sequences", "power"), rows, "rr"))
+
+
+_WHAT = {
+    "rows": "all states behave a little differently",
+    "row": "one state behaves differently",
+    "exits": "sequences end earlier",
+    "initial": "sequences begin differently",
+}
+
+
+@one_blas_thread
+def sample_size(
+    pilot: Samples,
+    *,
+    effect: float,
+    power: float = 0.8,
+    confidence: float = 0.95,
+    kind: str = "rows",
+    state: Hashable = None,
+    cost: costs.Cost = "labels",
+    discount: float | None = None,
+    rng: int | np.random.Generator | None = None,
+    threads: int | None = None,
+) -> SampleSize:
+    """How many sequences per side `same_process` needs to find a difference.
+
+    The test is simulated: recordings of one side consist of sequences of the pilot, drawn with replacement, those of
+    the other side of the same sequences with a change of the given kind. So memory, lengths and rare states are those
+    of the pilot, and the plan is as good as the pilot is typical: chance differences between its rows make a change
+    look larger than it is, so that a small pilot asks for too many sequences rather than too few.
+
+    Parameters
+    ----------
+    pilot : Samples
+        A recording with at least 10 sequences.
+    effect : float
+        The distance that the test shall find, in units of the cost.
+    power : float
+        Probability of finding it.
+    confidence : float
+        One minus the level of the test.
+    kind : {"rows", "row", "exits", "initial"}
+        What differs. "rows": at every step, with some probability, the next state is drawn regardless of the present
+        one. "row": the same in one state only. "exits": at every step, with some probability, the sequence ends.
+        "initial": with some probability, a sequence begins in a state drawn from all visits.
+    state : label, optional
+        The state for "row"; the most visited one by default.
+    cost, discount
+        As for `same_process`. By default 1 / (1 - discount) is the mean length of a sequence.
+    rng : None, int or numpy.random.Generator
+        None uses a fixed seed.
+    threads : int, optional
+        By default one per core; the result does not depend on it.
+
+    Returns
+    -------
+    SampleSize
+
+    Examples
+    --------
+    >>> import somcot
+    >>> pilot = somcot.random_walk(4).sample(60, 20, rng=0)
+    >>> plan = somcot.sample_size(pilot, effect=0.1, discount=0.9)
+    >>> 20 < plan.n_sequences < 200
+    True
+    """
+    _check_plan(pilot, effect, power, confidence, kind)
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    gamma = discount_for([pilot]) if discount is None else check_discount(discount)
+    chain = pilot.chain(check=False)
+    table = np.asarray(costs.between(cost, chain if isinstance(cost, str) and cost != "features" else pilot, pilot))
+    change = _Change.of(pilot, chain, kind, state)
+    share = _calibrated(change, chain, table, gamma, effect)
+    planned = _Planned(pilot, change.sequences(share, seed), _unit(table), gamma, 1.0 - confidence, seed, threads)
+    points = _search(planned, power)
+    curve = _fitted(points, power)
+    n = _solved(curve, power)
+    simulated = [point.n for point in points]
+    return SampleSize(
+        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, tuple(sorted(points)), curve,
+        extrapolated=not min(simulated) <= n <= max(simulated),
+    )  # fmt: skip
+
+
+def _check_plan(pilot: object, effect: object, power: object, confidence: object, kind: object) -> None:
+    if not isinstance(pilot, Samples) or pilot.offsets is None:
+        raise TypeError(f"pilot: found {type(pilot).__name__}, expected Samples with sequences")
+    if pilot.n_episodes < SEQUENCES:
+        raise ValueError(
+            f"pilot: found {pilot.n_episodes} sequences, expected at least {SEQUENCES}; record more, or cut long "
+            "recordings into sequences"
+        )
+    for name, value in (("power", power), ("confidence", confidence)):
+        if not isinstance(value, (int, float)) or not 0.5 <= value < 1.0:
+            raise ValueError(f"{name}: found {value!r}, expected a number from 0.5 to below 1, such as 0.8")
+    if isinstance(confidence, float) and confidence > 0.99:
+        raise ValueError(f"confidence: found {confidence:g}, expected at most 0.99 for {_PERMUTATIONS} permutations")
+    if not isinstance(effect, (int, float)) or not effect > 0:
+        raise ValueError(f"effect: found {effect!r}, expected a positive distance, such as 0.05")
+    if kind not in KINDS:
+        raise ValueError(f"kind: found {kind!r}, expected one of {', '.join(map(repr, KINDS))}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """A planned change of the pilot: where it may strike, and the distribution of the next state if it does."""
+
+    pilot: Samples
+    kind: str
+    state: int | None
+    ends: Floats  # distribution of the last states of terminated sequences; empty if there are none
+    visited: Floats  # distribution of the next state over all transitions
+
+    @classmethod
+    def of(cls, pilot: Samples, chain: MarkovChain, kind: str, state: Hashable) -> _Change:
+        n = pilot.n_states
+        visited = np.bincount(pilot.following, minlength=n) / pilot.n_transitions
+        ends = np.zeros(0)
+        if kind == "exits":
+            closed = pilot.terminal
+            if not closed.any():
+                raise ValueError(
+                    "kind: 'exits' needs sequences that terminated, and the pilot has none; read it with "
+                    "terminated=True or end=, or choose another kind"
+                )
+            into = np.bincount(pilot.following, minlength=n) * closed
+            ends = into / into.sum()
+        if kind == "initial" and pilot.starts_known:
+            raise ValueError("kind: 'initial' needs an initial distribution that is estimated; leave out initial=")
+        place: int | None = None
+        if kind == "row":
+            if state is None:
+                place = int(np.argmax(np.where(pilot.terminal, 0.0, chain.state_occupancy(0.9))))
+            elif state not in pilot.states:
+                raise ValueError(f"state: {state!r} is not a state of the pilot")
+            else:
+                place = pilot.states.index(state)
+        elif state is not None:
+            raise ValueError(f"state: only for kind 'row', not for {kind!r}; leave it out")
+        return cls(pilot, kind, place, ends, visited)
+
+    def chain(self, original: MarkovChain, share: float) -> MarkovChain:
+        """The chain after the change."""
+        P: Any = original.transition
+        P = np.asarray(P if isinstance(P, np.ndarray) else P.toarray(), dtype=np.float64)
+        initial = np.asarray(original.initial)
+        open_rows = ~self.pilot.terminal & (self.pilot.visits > 0)
+        if self.kind == "initial":
+            visits = self.pilot.visits / self.pilot.n_transitions
+            return MarkovChain(P, (1 - share) * initial + share * visits, states=original.states, normalize=True)
+        if self.kind == "row":
+            open_rows = np.arange(len(P)) == self.state
+        target = self.ends if self.kind == "exits" else self.visited
+        P = np.where(open_rows[:, None], (1 - share) * P + share * target, P)
+        return MarkovChain(P, initial, states=original.states, normalize=True)
+
+    def sequences(self, share: float, seed: int) -> Samples:
+        """Sequences of the pilot with the change: all advance together, step by step."""
+        pilot, rng = self.pilot, np.random.default_rng([seed, 7])
+        assert pilot.offsets is not None
+        begins, lengths = pilot.offsets[:-1], np.diff(pilot.offsets)
+        ended = np.zeros(pilot.n_episodes, np.bool_) if pilot.terminated is None else pilot.terminated
+        chosen = np.resize(np.arange(pilot.n_episodes), _POOL)
+        at = begins[chosen].copy()  # the pilot's transition that comes next
+        # A recording that was cut off is cut off after as many steps; one that terminated may go on.
+        budget = np.where(ended[chosen], int(lengths.max()), lengths[chosen])
+        if self.kind == "initial":
+            struck = rng.random(_POOL) < share
+            visits = pilot.visits / pilot.n_transitions
+            at[struck] = self._continued(rng.choice(pilot.n_states, int(struck.sum()), p=visits), rng)
+        running, done = np.arange(_POOL), np.zeros(_POOL, np.bool_)
+        length = np.zeros(_POOL, np.int64)
+        last = np.zeros(pilot.n_transitions, np.bool_)
+        last[pilot.offsets[1:] - 1] = True
+        closes = np.zeros(pilot.n_transitions, np.bool_)
+        closes[pilot.offsets[1:] - 1] = ended
+        columns = [pilot.now[at].copy()]
+        while len(running):
+            now, step = pilot.now[at[running]], pilot.following[at[running]].copy()
+            terminates, breaks = closes[at[running]], last[at[running]]
+            struck = self._strikes(now, share, rng)
+            if struck.any():
+                target = self.ends if self.kind == "exits" else self.visited
+                step[struck] = rng.choice(pilot.n_states, int(struck.sum()), p=target)
+                terminates = np.where(struck, pilot.terminal[step], terminates)
+                breaks = breaks | struck
+            column = np.full(_POOL, -1, np.int32)
+            column[running] = step
+            columns.append(column)
+            length[running] += 1
+            at[running] += 1
+            onward = ~terminates & (length[running] < budget[running])
+            spliced = onward & breaks
+            dead = spliced & (pilot.visits[step] == 0)  # nothing is known about what follows
+            spliced &= ~dead
+            at[running[spliced]] = self._continued(step[spliced], rng)
+            done[running[terminates]] = True
+            running = running[onward & ~dead]
+        grid = np.stack(columns, axis=1)
+        return _from_grid(pilot, grid, length, done)
+
+    def _strikes(self, now: Any, share: float, rng: np.random.Generator) -> Any:
+        struck = rng.random(len(now)) < share
+        if self.kind == "initial":
+            return np.zeros(len(now), np.bool_)
+        if self.kind == "row":
+            return struck & (now == self.state)
+        return struck & ~self.pilot.terminal[now]
+
+    def _continued(self, states: Any, rng: np.random.Generator) -> Ints:
+        """A random transition of the pilot from each state."""
+        order = np.argsort(self.pilot.now, kind="stable")
+        first = np.searchsorted(self.pilot.now[order], states, side="left")
+        number = self.pilot.visits[states]
+        places: Ints = order[first + (rng.random(len(first)) * number).astype(np.int64)]
+        return places
+
+
+def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
+    """Sequences from rows of states, each of `length` steps."""
+    keep = np.arange(grid.shape[1] - 1) < length[:, None]
+    return replace(
+        pilot, now=grid[:, :-1][keep], following=grid[:, 1:][keep], offsets=np.concatenate([[0], np.cumsum(length)]),
+        terminated=done, rewards=None, episode_attributes={}, times=None,
+    )  # fmt: skip
+
+
+def _unit(table: Floats) -> Floats:
+    least, spread = float(table.min()), float(np.ptp(table)) or 1.0
+    unit: Floats = (table - least) / spread
+    return unit
+
+
+def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: float, effect: float) -> float:
+    """How often the change has to strike for the distance to be `effect`."""
+
+    def reached(share: float) -> float:
+        problem = Problem(chain, change.chain(chain, share), table, discount)
+        return policy_iteration.solve(problem, threads=1).distance
+
+    low, high = 0.0, 1.0
+    most = reached(high)
+    if most <= effect:
+        raise ValueError(
+            f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at most; "
+            "choose a smaller effect or another kind"
+        )
+    while high - low > 2e-3 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if reached(middle) < effect else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    """The simulated test."""
+
+    original: Samples
+    changed: Samples
+    cost: Floats
+    discount: float
+    level: float
+    seed: int
+    threads: int | None
+
+    def power(self, n: int, n_simulations: int, round_: int) -> PowerPoint:
+        found = 0
+        for k in range(n_simulations):
+            rng = np.random.default_rng([self.seed, round_, k])
+            x, y = (side.take(rng.integers(side.n_episodes, size=n)) for side in (self.original, self.changed))
+            groups = Groups(WholeSequences.of([x, y]), self.cost, self.discount)
+            found += permute(groups, self.seed + k, _PERMUTATIONS, threads=self.threads).pvalue <= self.level
+        return PowerPoint(n, found / n_simulations, n_simulations)
+
+
+def _search(planned: _Planned, power: float) -> list[PowerPoint]:
+    """Simulate the test at numbers of sequences that approach the one with the requested power."""
+    steps = planned.original.n_transitions / planned.original.n_episodes
+    most = max(int(_MOST_TRANSITIONS / steps), 2 * SEQUENCES)
+    n, points = min(max(planned.original.n_episodes, SEQUENCES), most), []
+    for round_ in range(_ROUNDS):
+        points.append(planned.power(n, _SIMULATIONS, round_))
+        low = max((p.n for p in points if p.power < power), default=None)
+        high = min((p.n for p in points if p.power >= power), default=None)
+        if high is None:
+            following = 3 * n
+        elif low is None:
+            following = n // 3
+        else:
+            following = _solved(_fitted(points, power), power)
+        following = min(max(following, SEQUENCES), most)
+        if following == n and (high is None or low is None):
+            break
+        n = following
+    return points
+
+
+def _fitted(points: list[PowerPoint], power: float) -> tuple[float, float]:
+    """Probit regression of the simulated rejections on sqrt(n), near the requested power."""
+    from scipy.special import ndtr, ndtri
+
+    n, share, size = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+    root = np.sqrt(n)
+    inner = (size * share + 0.5) / (size + 1.0)  # never 0 or 1
+    z = ndtri(inner)
+    # Points far from the requested power say little about the curve there, which is only nearly a probit.
+    weight = size / (1.0 + (z - ndtri(power)) ** 2)
+    for _ in range(20):
+        design = np.stack([np.ones_like(root), root], axis=1)
+        density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
+        fitted = ndtr(z)
+        information = weight * density**2 / (fitted * (1.0 - fitted))
+        target = z + (inner - fitted) / density
+        normal = design.T @ (information[:, None] * design)
+        normal += 1e-9 * np.trace(normal) * np.eye(2)
+        a, b = np.linalg.solve(normal, design.T @ (information * target))
+        z = np.clip(a + b * root, -4.0, 4.0)
+    if b <= 0 or len(set(n.tolist())) == 1:  # one number of sequences: the power without data is the level
+        b = float((ndtri(inner.mean()) - ndtri(_LEVEL)) / root.mean())
+        a = float(ndtri(_LEVEL))
+    return float(a), float(max(b, 1e-6))
+
+
+def _solved(curve: tuple[float, float], power: float) -> int:
+    from scipy.special import ndtri
+
+    return math.ceil((max((float(ndtri(power)) - curve[0]) / curve[1], 0.0)) ** 2)
