@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import somcot
+from benchmarks import held_out
 from benchmarks.sources import Case, Pair, Source, long_run, markov
 from somcot import Samples
 
@@ -466,6 +467,7 @@ FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (
     memory,
     long_recordings,
     groups,
+    *held_out.FAMILIES,
 )
 
 
