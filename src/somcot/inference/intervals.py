@@ -14,7 +14,7 @@ triangle inequality d - q is a lower bound, and it is above 0 exactly where the 
 
 These limits hold wherever the difference lies. Rows that the data cannot distinguish are pooled, and the interval about
 the pooled distance is narrower: half-samples pooled in the same way, and the noise of the data added to the pooled
-rows, show how much pooling may have removed or left (`Pooled`).
+rows, show how much pooling may have left or removed (`Pooled`).
 
 All values are on the unit-cost scale, where the smallest possible distance is 0.
 """
@@ -88,13 +88,8 @@ class Pooled(NamedTuple):
     misfit: float
 
     @property
-    def lost(self) -> float:
-        """How much of the distance pooling may have removed, seen in half-samples or in the plug-in."""
-        return max(self.distance - self.half, self.misfit, 0.0)
-
-    @property
     def left(self) -> float:
-        """How much noise pooling may have left, seen in the same way."""
+        """How much noise pooling may have left, seen in half-samples or in the plug-in."""
         return max(self.half - self.distance, -self.misfit, 0.0)
 
 
@@ -207,7 +202,7 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
     low = min(low, max(d, floor))
     high = min(max(_upper(evidence, z), low), max(1.0, low))
     if evidence.pooled is not None:
-        narrow = _around_pooled(evidence, evidence.pooled, z)
+        narrow = _around_pooled(evidence, evidence.pooled, z, low)
         # The test alone decides whether the lower end is above 0.
         low = max(low, narrow.low) if low > 0.0 else low
         high = max(min(high, narrow.high), low)
@@ -218,16 +213,16 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
 def _estimate(evidence: Evidence, tail: float) -> float:
     """The plug-in minus its bias if the pooled processes were the truth, within the bracket [kink, straight].
 
-    Without pooled rows, the middle of the bracket.
+    Without pooled rows, the middle of the bracket; its upper limit is then at most sqrt(d^2 - K^2), the distance if
+    differences are spread over the rows as noise is.
     """
     d, noise, pooled = evidence.plugin, evidence.expected, evidence.pooled
     if evidence.null is not None and d <= noise:
         return 0.0
     floor = max(evidence.kink, 0.0)
-    top = max(min(evidence.straight, math.sqrt(max(d * d - noise * noise, 0.0))), floor)
     if pooled is None:
-        return 0.5 * (floor + top)
-    estimate = min(max(pooled.distance + pooled.misfit, floor), top)
+        return 0.5 * (floor + max(min(evidence.straight, math.sqrt(max(d * d - noise * noise, 0.0))), floor))
+    estimate = min(max(pooled.distance + pooled.misfit, floor), max(evidence.straight, floor))
     rejected = evidence.pvalue is None or evidence.pvalue <= tail + 1e-9
     return estimate if rejected else min(estimate, pooled.distance)
 
@@ -241,12 +236,20 @@ def _upper(evidence: Evidence, z: float) -> float:
     return evidence.plugin - bias + z * math.hypot(evidence.error, evidence.rise - bias)
 
 
-def _around_pooled(evidence: Evidence, pooled: Pooled, z: float) -> Bounds:
-    """Ends of an interval about the pooled distance: its bias is at most that of a kink, as far as the data show it."""
-    floor = max(evidence.kink, 0.0)
-    centre = min(max(pooled.distance, floor), max(evidence.straight, floor))
+def _around_pooled(evidence: Evidence, pooled: Pooled, z: float, low: float) -> Bounds:
+    """Ends of an interval about the pooled distance.
+
+    Lower end: noise that pooling left has at most the bias of a kink. Upper end: the true processes may lie between the
+    pooled ones and the data. The plug-in would be d - misfit at the pooled end of that line and d + rise at the other;
+    the end is where it would be larger than d by the error, with slope 1 beyond the data, as in `_upper`.
+    """
+    # `kink` is noisier than the pooled distance and does not move it; `low`, which allows for that noise, does.
+    centre = max(min(pooled.distance, evidence.straight), low)
     slack = z * math.hypot(evidence.error, pooled.error)
-    return Bounds(centre - KINK * pooled.left - slack, centre + KINK * pooled.lost + slack)
+    gap, path = max(pooled.misfit + slack, 0.0), max(pooled.misfit + evidence.rise, 0.0)
+    towards = 1.0 if gap >= path else gap / path
+    high = centre + towards * max(evidence.plugin - centre, 0.0) + max(gap - path, 0.0)
+    return Bounds(centre - KINK * pooled.left - slack, high)
 
 
 # --- Gathering the evidence
