@@ -235,10 +235,11 @@ def test_blocks_are_pieces_of_sequences_of_about_equal_length() -> None:
 
 
 def test_blocks_of_markov_chains_are_independent_however_slow() -> None:
-    sides = [Samples.from_trajectories([np.random.default_rng(k).integers(4, size=4801).tolist()]) for k in (0, 1)]
-    assert block_length(sides)[1]
-    slow = [MarkovChain([[0.98, 0.02], [0.02, 0.98]]).sample(1, 4800, rng=k) for k in (0, 1)]
-    assert block_length(slow)[1]
+    for chain in (MarkovChain(np.full((4, 4), 0.25)), MarkovChain([[0.98, 0.02], [0.02, 0.98]])):
+        found = [
+            block_length([chain.sample(1, 4800, rng=2 * k), chain.sample(1, 4800, rng=2 * k + 1)]) for k in range(20)
+        ]
+        assert sum(not independent for _, independent in found) <= 3, "about 5 % by chance"
 
 
 def test_blocks_grow_with_the_memory_and_say_if_they_are_too_short() -> None:
@@ -248,8 +249,22 @@ def test_blocks_grow_with_the_memory_and_say_if_they_are_too_short() -> None:
     }
     assert lengths[0.5] == [(200, True)] * 3
     assert np.mean([length for length, _ in lengths[0.995]]) > 200
+    assert not any(independent for _, independent in lengths[0.995]), "regimes as long as the shortest blocks"
     enough = [independent for _, independent in lengths[0.9995]]
     assert sum(enough) <= 1, "regimes of 2,000 steps, and 9,600 in all"
+
+
+def test_a_rare_state_that_a_half_never_leaves_does_not_take_the_stationary_distribution() -> None:
+    # State 2 is visited twice: it stays once in the first half, and is left in the second.
+    walk = [0, 1] * 100 + [2, 2] + [0, 1] * 100
+    x = Samples.from_trajectories([walk]).with_start("stationary")
+    engine = WholeSequences.of([x], 201)
+    own = engine.kernels(engine.counts(engine.observed)[0], engine.support.probabilities)
+    halves = engine.kernels(engine.halve(0, 4)[:, 0], own)
+    begin = int(engine.support.indptr[-2])
+    staying = np.flatnonzero((engine.support.indices == 2) & (engine.support.rows == 2))
+    assert (engine.halve(0, 4)[:, 0, staying] > 0).any()
+    assert halves[:, begin:].max() < 0.55
 
 
 def test_no_recording_has_fewer_than_eight_blocks() -> None:

@@ -138,7 +138,9 @@ class Exchangeable:
         centre = row_shares(support, counts.sum(axis=1), self.centre)
         own = (row_shares(support, counts[:, g], rows) for g, rows in enumerate(self.observed))
         p, q = (centre + share * (rows - centre) for rows in own)
-        return Draws(*with_starts(support, np.stack([p, q]), stationary=self.engine.pooled.stationary))
+        if self.engine.pooled.stationary:
+            p, q = (with_starts(support, drawn, rows) for drawn, rows in zip((p, q), self.observed, strict=True))
+        return Draws(p, q)
 
     def factor_draw(self, seed: int, index: int) -> tuple[Draws, Draws]:
         """A permutation, and its halves."""

@@ -202,7 +202,8 @@ class WholeSequences:
 
     def kernels(self, counts: Floats, fallback: Floats) -> Floats:
         """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
-        return with_starts(self.support, row_shares(self.support, counts, fallback), stationary=self.pooled.stationary)
+        shares = row_shares(self.support, counts, fallback)
+        return with_starts(self.support, shares, fallback) if self.pooled.stationary else shares
 
     def _sums(self, weights: Floats) -> Floats:
         """Counts for `weights` of the units, (n, n_units); without strata sums of integers, so exact in any order."""
@@ -326,9 +327,8 @@ class SingleTransitions:
     def kernels(self, counts: Floats, fallback: Floats) -> Floats:
         """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
         if self.pooled.discount is None:
-            return with_starts(
-                self.support, row_shares(self.support, counts, fallback), stationary=self.pooled.stationary
-            )
+            shares = row_shares(self.support, counts, fallback)
+            return with_starts(self.support, shares, fallback) if self.pooled.stationary else shares
         flat = counts.reshape(-1, counts.shape[-1])
         other = Support(self.support.indptr, self.support.indices, fallback)
         fitted = [on_entries(other, self._part(c).chain(check=False)) if c.any() else other for c in flat]
@@ -373,11 +373,17 @@ def half_sizes(counts: Ints, support: Support, n_splits: int, rng: np.random.Gen
     return sizes
 
 
-def with_starts(support: Support, shares: Floats, *, stationary: bool) -> Floats:
-    """The same kernels with their own stationary distributions as initial rows, if these are used."""
-    if not stationary:
-        return shares
-    flat = shares.reshape(-1, shares.shape[-1])
+def with_starts(support: Support, shares: Floats, fallback: Floats) -> Floats:
+    """The same kernels, (..., n_entries), with their own stationary distributions as initial rows.
+
+    A rare state that a draw stays in and never leaves would take all the mass. Such a draw says as little about leaving
+    the state as one without visits to it, so the row is that of `fallback`.
+    """
+    staying = np.flatnonzero(support.indices == support.rows)
+    stuck = np.zeros((*shares.shape[:-1], len(support.indptr) - 1), dtype=np.bool_)
+    stuck[..., support.rows[staying]] = shares[..., staying] >= 1.0
+    filled = np.where(stuck[..., support.rows], fallback, shares)
+    flat = filled.reshape(-1, shares.shape[-1])
     started = [with_long_run_start(Support(support.indptr, support.indices, row)).probabilities for row in flat]
     return np.stack(started).reshape(shares.shape)
 
@@ -443,19 +449,21 @@ def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
 
     Errors of the rows of a Markov chain are uncorrelated however slowly it mixes, so the blocks may be as long as a
     decent number of them allows. They are made longer while the variance of the rows by blocks, relative to single
-    steps, still grows.
+    steps, still grows. If it grows even from half the shortest length on, memory lasts about as long as a block. The
+    longest blocks then miss part of it: what is slow is a small part of the variance of all rows, and may be most of
+    the distance's.
     """
     steps = min(recording.n_transitions for recording in recordings)
     lengths = [max(_SHORTEST, steps // MANY)]
     while lengths[-1] * 2 * FEWEST <= steps:
         lengths.append(lengths[-1] * 2)
-    effects = [_design_effect(recordings, length) for length in lengths]
+    effects = [_design_effect(recordings, length) for length in (lengths[0] // 2, *lengths)]
     grows = [
         any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
         for i, effect in enumerate(effects)
     ]
-    chosen = grows.index(False)  # at the latest the last, which has no longer one to compare with
-    return lengths[chosen], chosen == 0 or chosen + 1 < len(lengths)
+    chosen = grows.index(False, 1)  # at the latest the last, which has no longer one to compare with
+    return lengths[chosen - 1], not grows[0]
 
 
 class _Effect(NamedTuple):
