@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,8 @@ def save_runs(folder: Path) -> None:
         watched = somcot.Monitor(reference, discount=0.9, window=20, timeout=5, one_false_alarm_per=100)
         watched.update(np.arange(90) % 4, sequences)
         watched.save(folder / f"{name}.monitor")
+    kept = somcot.Samples.from_trajectories([["home", "cart", "home"], ["home", "näh"], ["cart", "cart"]])
+    replace(kept, episode_attributes={"model": np.array(["new", "old", "old"])}).save(folder / "seed.somcot")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Target(NamedTuple):
     @property
     def sealed(self) -> bool:
         """Whether files carry a sum, which has to be right for damage to get further."""
-        return self.ending in (".ck", ".result", ".matrix", ".chunks", ".monitor")
+        return self.ending in (".ck", ".result", ".matrix", ".chunks", ".monitor", ".somcot")
 
 
 TABLE: tuple[Options, ...] = (
@@ -169,6 +169,7 @@ TARGETS: dict[str, Target] = {
     "matrix": Target(".matrix", matrix),
     "chunks": Target(".chunks", chunks),
     "monitor": Target(".monitor", monitor),
+    "baseline": Target(".somcot", process),
 }
 
 
