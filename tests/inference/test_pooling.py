@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, costs
-from somcot.inference.pooling import Homogeneity, calibrated, design_effect, kept_shares
+from somcot.inference.pooling import Homogeneity, Prior, calibrated, design_effect, kept_shares, kept_shares_of_many
 from somcot.inference.statistics import RowMoments, RowTests
 from somcot.samples import Samples
 from tests.data_instances import family
@@ -83,6 +83,13 @@ def test_nothing_to_test_keeps_everything() -> None:
     kept, equal, _ = kept_shares(Homogeneity(np.zeros(3), np.zeros(3, dtype=np.int64), np.ones(3)))
     assert kept.tolist() == [1.0, 1.0, 1.0]
     assert equal == 0.0
+
+
+def test_variances_without_weight_do_not_drown_the_others() -> None:
+    """Half-samples begin at weights of which all but one may be 0; the row agrees far better with one of the others."""
+    prior = Prior(np.array([0.0, 1.0, 1e15]), np.array([0.0, 0.0, 1.0]))
+    kept = kept_shares_of_many(Homogeneity(np.array([[1.0]]), np.array([[2000.0]]), np.array([[1.0]])), prior)
+    np.testing.assert_allclose(kept, 1.0, rtol=1e-3)
 
 
 def test_something_impossible_under_the_known_side_is_a_difference() -> None:

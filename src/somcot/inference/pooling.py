@@ -140,9 +140,11 @@ def _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, e
         for k in range(K):
             lam = variances[k] / noise[x]
             like[x, k] = -0.5 * df[x] * np.log1p(lam) - 0.5 * T[x] / (1.0 + lam)
-            top = max(top, like[x, k])
+            # A variance without weight never regains any. Relative to such a one, all others might underflow to 0.
+            if weights[k] > 0.0:
+                top = max(top, like[x, k])
         for k in range(K):
-            like[x, k] = np.exp(like[x, k] - top)
+            like[x, k] = np.exp(like[x, k] - top) if weights[k] > 0.0 else 0.0
     new = np.empty(K)
     for _ in range(rounds):
         new[:] = 0.0
