@@ -17,7 +17,8 @@ import somcot
 from somcot import Counts, MarkovChain, Samples
 from somcot.chains import Support
 from somcot.inference import units as module
-from somcot.inference.units import SingleTransitions, WholeSequences, block_length, choose_units, engine_of, row_shares
+from somcot.inference.model import row_shares
+from somcot.inference.units import SingleTransitions, WholeSequences, block_length, choose_units, engine_of
 from tests.instances import Floats
 from tests.notes import codes, notes_in
 

@@ -18,7 +18,7 @@ import numpy as np
 from somcot import costs
 from somcot.chains import MarkovChain, Support
 from somcot.costs import FeatureCost
-from somcot.inference.model import Model, split_rows
+from somcot.inference.model import Model, half_sizes, row_shares, split_rows, with_starts
 from somcot.inference.statistics import (
     Expansion,
     RowTests,
@@ -29,7 +29,7 @@ from somcot.inference.statistics import (
     row_tests,
 )
 from somcot.inference.strata import Strata
-from somcot.inference.units import Engine, engine_of, half_sizes, known_starts_differ, row_shares, with_starts
+from somcot.inference.units import Engine, engine_of, known_starts_differ
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import Data, Problem
 

@@ -53,7 +53,6 @@ from somcot.solvers import saddle as saddle_point
 __all__ = ["DRAWING", "EstimateDetails", "Joint", "estimate", "estimate_streams", "noise_level", "notes", "plugin",
            "saddle", "with_interval"]  # fmt: skip
 
-
 # --- Encoder and decoder for data, with less blur from sampling noise than an exact coupling
 
 BLUR = 0.3  # rho above which the saddle point is tried
@@ -98,8 +97,7 @@ def _sharpness(maps: Maps, state_law: Floats) -> float:
 
 # --- Notes for the user, each with a remedy
 
-_FEW_VISITS = 30
-_LISTED = 3  # number of states named in a note
+_FEW_VISITS, _LISTED = 30, 3  # transitions out of a state, and number of states named in a note
 _HARDLY = 0.75  # share of noise above which a distance is not distinguishable from its minimum, if there is no test
 _LEVEL = 0.05  # ... and the p-value above which it is not, if there is one
 
@@ -272,7 +270,7 @@ def estimate(
     """Estimate a distance from data without the upward bias of the plug-in.
 
     Two resamplings of whole sequences determine the estimate and its interval: permutations between the recordings, and
-    random halves of each (`somcot.inference.interval` has the formulas).
+    random halves of each (`somcot.inference.intervals` has the formulas).
 
     Parameters
     ----------

@@ -12,9 +12,8 @@ distance is bias: there the factor k is measured, since thin rows, which half-sa
 1 + sqrt 2. Permutations also give the size K of the distance of equal processes, its quantile q, and a p-value. By the
 triangle inequality d - q is a lower bound, and it is above 0 exactly where the test rejects, so the two agree.
 
-These limits hold wherever the difference lies. Rows that the data cannot distinguish are pooled, and the interval about
-the pooled distance is narrower: half-samples pooled in the same way, and the noise of the data added to the pooled
-rows, show how much pooling may have left or removed (`Pooled`).
+These limits hold wherever the difference lies. Rows that the data cannot distinguish are pooled; the noise of the data,
+added to the pooled rows, shows how much pooling may have removed, and so where the upper end may be (`Pooled`).
 
 All values are on the unit-cost scale, where the smallest possible distance is 0.
 """
@@ -41,10 +40,17 @@ from somcot.inference.comparison import (
     Separate,
     on_entries_of,
 )  # fmt: skip
-from somcot.inference.model import Model, saturation
-from somcot.inference.pooling import Kept, calibrated, design_effect, kept_shares, kept_shares_of_many
-from somcot.inference.statistics import Expansion, Permuted, permute
-from somcot.inference.units import row_shares
+from somcot.inference.model import Model, row_shares, saturation
+from somcot.inference.statistics import (
+    Expansion,
+    Kept,
+    Permuted,
+    calibrated,
+    design_effect,
+    kept_shares,
+    kept_shares_of_many,
+    permute,
+)
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.errors import warn
 from somcot.plumbing.notes import Note
@@ -71,26 +77,20 @@ LEAST = 1e-6  # lower end where the test rejects but no bound is above 0
 
 
 class Pooled(NamedTuple):
-    """The distance after rows that the data cannot distinguish are pooled, and how it depends on the noise.
+    """The distance after rows that the data cannot distinguish are pooled, and what that may have removed.
 
     Attributes
     ----------
     distance : float
-    half, error : float
-        Mean and standard deviation of the same over half-samples.
+    error : float
+        Standard deviation of the same over half-samples, each pooled by its own tests.
     misfit : float
         The plug-in minus its mean if the pooled processes were the truth.
     """
 
     distance: float
-    half: float
     error: float
     misfit: float
-
-    @property
-    def left(self) -> float:
-        """How much noise pooling may have left, seen in half-samples or in the plug-in."""
-        return max(self.half - self.distance, -self.misfit, 0.0)
 
 
 class Evidence(NamedTuple):
@@ -202,10 +202,7 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
     low = min(low, max(d, floor))
     high = min(max(_upper(evidence, z), low), max(1.0, low))
     if evidence.pooled is not None:
-        narrow = _around_pooled(evidence, evidence.pooled, z, low)
-        # The test alone decides whether the lower end is above 0.
-        low = max(low, narrow.low) if low > 0.0 else low
-        high = max(min(high, narrow.high), low)
+        high = max(min(high, _above_pooled(evidence, evidence.pooled, z, low)), low)
     estimate = min(max(estimate, low), high)
     return Interval(estimate, low, high)
 
@@ -236,20 +233,17 @@ def _upper(evidence: Evidence, z: float) -> float:
     return evidence.plugin - bias + z * math.hypot(evidence.error, evidence.rise - bias)
 
 
-def _around_pooled(evidence: Evidence, pooled: Pooled, z: float, low: float) -> Bounds:
-    """Ends of an interval about the pooled distance.
+def _above_pooled(evidence: Evidence, pooled: Pooled, z: float, low: float) -> float:
+    """Upper end if the true processes lie between the pooled ones and the data.
 
-    Lower end: noise that pooling left has at most the bias of a kink. Upper end: the true processes may lie between the
-    pooled ones and the data. The plug-in would be d - misfit at the pooled end of that line and d + rise at the other;
-    the end is where it would be larger than d by the error, with slope 1 beyond the data, as in `_upper`.
+    On that line the mean of the plug-in rises from d - misfit at the pooled processes to d + rise at the data, here as
+    a straight line; the end is where it is above d by the error. Beyond the data the slope is 1, as in `_upper`.
     """
-    # `kink` is noisier than the pooled distance and does not move it; `low`, which allows for that noise, does.
     centre = max(min(pooled.distance, evidence.straight), low)
-    slack = z * math.hypot(evidence.error, pooled.error)
-    gap, path = max(pooled.misfit + slack, 0.0), max(pooled.misfit + evidence.rise, 0.0)
-    towards = 1.0 if gap >= path else gap / path
-    high = centre + towards * max(evidence.plugin - centre, 0.0) + max(gap - path, 0.0)
-    return Bounds(centre - KINK * pooled.left - slack, high)
+    gap = max(pooled.misfit + z * math.hypot(evidence.error, pooled.error), 0.0)
+    path = max(pooled.misfit + evidence.rise, 0.0)
+    share = 1.0 if gap >= path else gap / path
+    return centre + share * max(evidence.plugin - centre, 0.0) + max(gap - path, 0.0)
 
 
 # --- Gathering the evidence
@@ -322,7 +316,7 @@ def gather(
 def _pooled(
     comparison: Exchangeable | AgainstKnown, halves: Halves, kept: Kept, test: Permuted, effect: float
 ) -> Pooled:
-    """The distance after pooling rows, and how it depends on the noise.
+    """The distance after pooling rows, its error, and its misfit.
 
     The noise of the data is that of half-samples about them. Added to the pooled rows, it shows what the plug-in would
     be if these were the truth.
@@ -339,7 +333,7 @@ def _pooled(
     plugins = centre.values(*_sides(comparison, Draws(*noisy)))
     observed = Draws(*(own[None] for own in comparison.observed))
     misfit = float(centre.values(*_sides(comparison, observed))[0] - plugins.mean())
-    return Pooled(centre.value, float(again.mean()), float(again.std(ddof=1)), misfit)
+    return Pooled(centre.value, float(again.std(ddof=1)), misfit)
 
 
 def _solved(comparison: Comparison, draws: Draws, *, left_out: float = 0.0) -> Expansion:

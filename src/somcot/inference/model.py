@@ -1,4 +1,4 @@
-"""A process estimated from data: a chain, and the number of observations behind each row."""
+"""A process estimated from data: a chain, the number of observations behind each row, and draws of these."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.derivatives import RowGradient
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.linear_systems import CLOSE
 from somcot.plumbing.notes import relayed
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
 from somcot.samples import Samples
 
-__all__ = ["SATURATED", "Model", "fit", "on_entries", "saturation", "split_rows"]
+__all__ = [
+    "SATURATED", "Model", "fit", "half_sizes", "on_entries", "row_shares", "saturation", "split_rows", "with_starts",
+]  # fmt: skip
 
 SATURATED = 3.0  # accumulated error of the kernels above which there are too few data
 
@@ -129,6 +131,34 @@ def on_entries(support: Support, chain: MarkovChain) -> Support:
     sums = support.row_sums(shares)[rows]
     shares = np.where(sums > 0.5, shares / np.maximum(sums, 0.5), support.probabilities)
     return Support(support.indptr, support.indices, shares)
+
+
+def row_shares(support: Support, counts: Floats, fallback: Floats) -> Floats:
+    """Counts, (..., n_entries), divided by their row sums; rows without counts take the probabilities of `fallback`."""
+    totals = np.add.reduceat(counts, support.indptr[:-1], axis=-1)[..., support.rows]
+    return np.where(totals > 0, counts / np.maximum(totals, 1.0), fallback)
+
+
+def half_sizes(counts: Ints, support: Support, n_splits: int, rng: np.random.Generator) -> Ints:
+    """Half of the observations of each row, (n_splits, n_rows); of an odd number, the larger or the smaller half."""
+    totals = np.broadcast_to(support.row_sums(counts), (n_splits, len(support.indptr) - 1))
+    sizes: Ints = totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape)
+    return sizes
+
+
+def with_starts(support: Support, shares: Floats, fallback: Floats) -> Floats:
+    """The same kernels, (..., n_entries), with their own stationary distributions as initial rows.
+
+    A rare state that a draw stays in and never leaves would take all the mass. Such a draw says as little about leaving
+    the state as one without visits to it, so the row is that of `fallback`.
+    """
+    staying = np.flatnonzero(support.indices == support.rows)
+    stuck = np.zeros((*shares.shape[:-1], len(support.indptr) - 1), dtype=np.bool_)
+    stuck[..., support.rows[staying]] = shares[..., staying] >= 1.0
+    filled = np.where(stuck[..., support.rows], fallback, shares)
+    flat = filled.reshape(-1, shares.shape[-1])
+    started = [with_long_run_start(Support(support.indptr, support.indices, row)).probabilities for row in flat]
+    return np.stack(started).reshape(shares.shape)
 
 
 def split_rows(

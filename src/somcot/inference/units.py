@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from somcot.chains import Support
-from somcot.inference.model import on_entries, split_rows
+from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
 from somcot.inference.strata import Strata, known_starts_differ
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts
-from somcot.recorded.stationary import long_run_part, with_long_run_start
+from somcot.recorded.stationary import long_run_part
 from somcot.samples import Samples
 
 if TYPE_CHECKING:
@@ -43,10 +43,7 @@ __all__ = [
     "choose_units",
     "chosen_engine",
     "engine_of",
-    "half_sizes",
     "known_starts_differ",
-    "row_shares",
-    "with_starts",
 ]
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
@@ -358,34 +355,6 @@ def engine_of(
     if rows or len(samples) < len(recordings):
         return SingleTransitions.of(recordings)
     return WholeSequences.of(samples, length, strata)
-
-
-def row_shares(support: Support, counts: Floats, fallback: Floats) -> Floats:
-    """Counts, (..., n_entries), divided by their row sums; rows without counts take the probabilities of `fallback`."""
-    totals = np.add.reduceat(counts, support.indptr[:-1], axis=-1)[..., support.rows]
-    return np.where(totals > 0, counts / np.maximum(totals, 1.0), fallback)
-
-
-def half_sizes(counts: Ints, support: Support, n_splits: int, rng: np.random.Generator) -> Ints:
-    """Half of the observations of each row, (n_splits, n_rows); of an odd number, the larger or the smaller half."""
-    totals = np.broadcast_to(support.row_sums(counts), (n_splits, len(support.indptr) - 1))
-    sizes: Ints = totals // 2 + (totals % 2) * rng.integers(0, 2, size=totals.shape)
-    return sizes
-
-
-def with_starts(support: Support, shares: Floats, fallback: Floats) -> Floats:
-    """The same kernels, (..., n_entries), with their own stationary distributions as initial rows.
-
-    A rare state that a draw stays in and never leaves would take all the mass. Such a draw says as little about leaving
-    the state as one without visits to it, so the row is that of `fallback`.
-    """
-    staying = np.flatnonzero(support.indices == support.rows)
-    stuck = np.zeros((*shares.shape[:-1], len(support.indptr) - 1), dtype=np.bool_)
-    stuck[..., support.rows[staying]] = shares[..., staying] >= 1.0
-    filled = np.where(stuck[..., support.rows], fallback, shares)
-    flat = filled.reshape(-1, shares.shape[-1])
-    started = [with_long_run_start(Support(support.indptr, support.indices, row)).probabilities for row in flat]
-    return np.stack(started).reshape(shares.shape)
 
 
 def _pieces(recording: Samples, length: int | None) -> Ints:
