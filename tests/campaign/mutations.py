@@ -111,6 +111,8 @@ MUTANTS = (
     Mutant("inference/statistics.py", "(1.0 - NEW) * prior.weights + NEW", "prior.weights + 0.0", (POOLING,)),
     Mutant("inference/intervals.py", "self.plugin - self.factor * self.rise", "self.plugin - self.rise", (INTERVALS,)),
     Mutant("inference/intervals.py", "if bar.exceeded else 0.0", "if True else 0.0", (INTERVALS,)),
+    Mutant("inference/intervals.py", "pooled.misfit + evidence.rise, 0.0", "evidence.rise, 0.0", (INTERVALS,)),
+    Mutant("inference/model.py", "np.where(stuck[..., support.rows], fallback, shares)", "shares", (UNITS,)),
     Mutant("inference/model.py", "return total * steps", "return total", (
         INTERVALS, "tests/inference/test_estimate.py",
     )),
