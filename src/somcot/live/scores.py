@@ -33,7 +33,7 @@ __all__ = ["GENERAL", "N_BETS", "ROOM", "Scratch", "Tables", "learn", "score", "
 
 GENERAL = 5  # scores of the unit as a whole
 N_BINS = 20
-ROOM = 32  # bins are found by bisection in five steps
+ROOM = 32  # of every score for its bins, a few vectors of numbers; 20 and 24 were slower
 INFORMATION = (0.004, 0.016, 0.06, 0.25, 1.0)  # nats per unit at which the tilts aim, upwards and downwards
 TAILS = (0.0005, 0.002, 0.008, 0.03, 0.12)  # ranks favoured for new labels and steps, with these shares:
 TAIL_SHARES = (0.03, 0.2)
@@ -95,6 +95,7 @@ class Scratch(NamedTuple):
     steps: Floats
     which: Ints
     values: Floats
+    bets: Ints
 
 
 def scratch_for(n_rows: int, n_steps: int, longest: int) -> Scratch:
@@ -113,6 +114,7 @@ def scratch_for(n_rows: int, n_steps: int, longest: int) -> Scratch:
         np.zeros(n_steps + 1),
         np.zeros(k, np.int64),
         np.zeros(k),
+        np.zeros(k, np.int64),
     )
 
 
