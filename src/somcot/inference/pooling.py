@@ -31,6 +31,7 @@ LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the m
 RATIO = 2.0  # ratio of neighbouring variances on the grid
 ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
 AGAIN, COARSE = 50, 1e-3  # the same for half-samples, which begin at the weights of all data
+NEW = 0.01  # share of equal weights in that beginning
 
 
 class Homogeneity(NamedTuple):
@@ -115,8 +116,10 @@ def kept_shares(tests: Homogeneity) -> Kept:
 
 def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
     """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
+    # Expectation-maximisation cannot raise a weight of 0, and another draw may need a variance that the data do not.
+    start = prior._replace(weights=(1.0 - NEW) * prior.weights + NEW / len(prior.weights))
     draws = (Homogeneity(*row) for row in zip(*tests, strict=True))
-    return np.stack([_fitted(draw, prior, AGAIN, COARSE).shares for draw in draws])
+    return np.stack([_fitted(draw, start, AGAIN, COARSE).shares for draw in draws])
 
 
 def _fitted(tests: Homogeneity, start: Prior, rounds: int, change: float) -> Kept:
@@ -140,11 +143,9 @@ def _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, e
         for k in range(K):
             lam = variances[k] / noise[x]
             like[x, k] = -0.5 * df[x] * np.log1p(lam) - 0.5 * T[x] / (1.0 + lam)
-            # A variance without weight never regains any. Relative to such a one, all others might underflow to 0.
-            if weights[k] > 0.0:
-                top = max(top, like[x, k])
+            top = max(top, like[x, k])
         for k in range(K):
-            like[x, k] = np.exp(like[x, k] - top) if weights[k] > 0.0 else 0.0
+            like[x, k] = np.exp(like[x, k] - top)
     new = np.empty(K)
     for _ in range(rounds):
         new[:] = 0.0
