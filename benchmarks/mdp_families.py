@@ -109,7 +109,7 @@ class DistanceFamily(NamedTuple):
     """Two processes and how much of them is recorded; see `recorded_pair`."""
 
     name: str
-    kind: str  # garnet, lake or cliff
+    kind: str  # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake or cliff
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
     n: int  # steps of each side
@@ -131,6 +131,9 @@ DISTANCES = (
     DistanceFamily("FrozenLake 1/3 and 1/2, 5,000", "lake", (17, 4, 3), "slip", 5000),
     DistanceFamily("CliffWalking with slips, same, 20,000", "cliff", (49, 4, 3), "same", 20_000),
     DistanceFamily("CliffWalking, slips against none, 20,000", "cliff", (49, 4, 3), "slip", 20_000),
+    # Written down when the statistic of the interval was chosen, and run after that.
+    DistanceFamily("Garnet 12 x 3, every row, noisy rewards, 4,000", "garnet", (12, 3, 5), "every", 4000, 0.5),
+    DistanceFamily("Garnet 6 x 3, rewards 0 or 1, one action paid more, 3,000", "coins", (6, 3, 3), "rewards", 3000),
 )
 
 
@@ -152,6 +155,12 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         y = from_tabular("CliffWalking-v1", env_options={"is_slippery": family.change == "same"})
         return x, y, record(x, family.n, rng, length=100), record(y, family.n, rng, length=100), None
     n, m, branching = family.shape
+    if family.kind == "coins":
+        P, chance = garnet(n, m, branching, rng), rng.random((n, m, n))
+        more = chance.copy()
+        more[:, 0] = 0.7 * chance[:, 0] + 0.3
+        x, y = (MDP(P, (P * R).sum(axis=2)) for R in (chance, more))
+        return x, y, record(x, family.n, rng, outcome=chance), record(y, family.n, rng, outcome=more), None
     P, R = garnet(n, m, branching, rng), rng.random((n, m))
     Q, S = P.copy(), R.copy()
     if family.change in ("every", "known", "policy"):
