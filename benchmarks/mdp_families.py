@@ -9,7 +9,17 @@ import numpy as np
 from somcot.mdp import MDP, RecordedMDP
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["DISTANCES", "TRANSFERS", "DistanceFamily", "TransferFamily", "garnet", "lake", "record", "recorded_pair"]
+__all__ = [
+    "DISTANCES",
+    "TRANSFERS",
+    "DistanceFamily",
+    "TransferFamily",
+    "garnet",
+    "lake",
+    "record",
+    "recorded_pair",
+    "river",
+]
 
 HOLES = "SFFFFHFHFFFHHFFG"
 MOVES = [(0, -1), (1, 0), (0, 1), (-1, 0)]
@@ -42,6 +52,21 @@ def lake(success: float) -> tuple[MDP, Floats]:
     ends = P[:n, :, n]
     R[:n, :, n] = np.divide(R[:n, :, n], ends, out=np.zeros_like(ends), where=ends > 0)
     return MDP(P, (P * R).sum(axis=2), states=[*range(n), "terminated"]), R
+
+
+def river(success: float) -> tuple[MDP, Floats]:
+    """RiverSwim: swimming up six states against the current, and the reward of each step, (s, a, t).
+
+    The last state pays 1 with probability 0.9, which few random swims reach; resting in the first pays 0.05.
+    """
+    P, R = np.zeros((6, 2, 6)), np.zeros((6, 2, 6))
+    for s in range(6):
+        P[s, 0, max(s - 1, 0)] = 1.0
+        P[s, 1, min(s + 1, 5)] += success
+        P[s, 1, s] += 0.9 - success
+        P[s, 1, max(s - 1, 0)] += 0.1
+    R[0, 0, 0], R[5, 1, 5] = 0.05, 0.9
+    return MDP(P, (P * R).sum(axis=2)), R
 
 
 def record(
@@ -179,9 +204,9 @@ class TransferFamily(NamedTuple):
     """A model, the real process, and how many steps of it were recorded."""
 
     name: str
-    kind: str  # garnet, lake or taxi
-    model: float  # share of another Garnet in the model; probability of success in the model's lake
-    real: float  # probability of success on the real lake
+    kind: str  # garnet, lake, river or taxi
+    model: float  # share of another Garnet in the model; probability of success in the model's lake or river
+    real: float  # probability of success on the real lake or river
     n: int
     fitted: bool = False  # the policy is fitted to the recording, with holdout=0.5
 
@@ -197,4 +222,7 @@ TRANSFERS = (
     TransferFamily("lake 0.8 for 1/3, 20,000", "lake", 0.8, 1 / 3, 20_000),
     TransferFamily("Taxi dry for rain, 20,000", "taxi", 0, 0, 20_000),
     TransferFamily("Taxi dry for rain, 100,000", "taxi", 0, 0, 100_000),
+    # Written down when the variance of the interval was changed, and run after that.
+    TransferFamily("lake 2/3 for 1/2, 3,000", "lake", 2 / 3, 0.5, 3000),
+    TransferFamily("river 0.5 for 0.35, 3,000", "river", 0.5, 0.35, 3000),
 )
