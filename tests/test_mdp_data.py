@@ -274,6 +274,7 @@ def test_what_the_known_side_excludes_is_pooled_too() -> None:
         moved = mixed(known, garnet(rng), 0.2)
         truth = mdp.distance(known, moved, discount=0.9).distance
         result = mdp.distance(known, recorded(moved, 1000, rng), discount=0.9)
+        assert result.plugin is not None
         assert 0.6 * truth < result.distance < result.plugin
 
 
