@@ -1,7 +1,7 @@
 """Block MDPs: hidden states seen as noisy images of 12 x 12 pixels with a distractor, and what is known about them.
 
 `TUNED` were used while the recipe was made, by the benchmark's authors or before. `UNSEEN` were written down before
-anything was run on them.
+anything was run on them; then rewards were predicted further ahead because of gears24, so `LATER` were written down.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from somcot import mdp
 from somcot.plumbing.arrays import Floats, Ints
 
-__all__ = ["TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
+__all__ = ["LATER", "TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
 
 TUNED = ("room3", "garnet12", "line14", "ladder15")
 UNSEEN = ("torus16", "garnet18", "reset21", "door24", "carry18", "gears24")
+LATER = ("wheel20", "garnet22", "waiting16")
 NOISE, BAR, HORIZON, SIZE = 0.4, 1.5, 60, 12
 
 
@@ -95,6 +96,7 @@ def make(name: str) -> Block:
     makers = {
         "room3": _room3, "garnet12": _garnet12, "line14": _line14, "ladder15": _ladder15, "torus16": _torus16,
         "garnet18": _garnet18, "reset21": _reset21, "door24": _door24, "carry18": _carry18, "gears24": _gears24,
+        "wheel20": _wheel20, "garnet22": _garnet22, "waiting16": _waiting16,
     }  # fmt: skip
     return makers[name](rng)
 
@@ -204,6 +206,39 @@ def _gears24(rng: np.random.Generator) -> Block:
             P[12 * gear + phase, 1, 12 * (1 - gear) + phase] = 1
     R[0], R[12] = 1, 0.4
     return Block(P, R, 0.0, _masks(24, rng, 14), np.tile([0.8, 0.2], (24, 1)))
+
+
+# --- Written down after the rewards predicted were made to reach as far as the discount
+
+
+def _wheel20(rng: np.random.Generator) -> Block:
+    """A ring of twenty: back, stay, forward, which fails now and then; two rewards; the policy goes forward."""
+    P, R = np.zeros((20, 3, 20)), np.zeros((20, 3))
+    for s in range(20):
+        for a in range(3):
+            P[s, a, (s + a - 1) % 20] += 0.85
+            P[s, a, s] += 0.15
+    R[0], R[7] = 1, -0.5
+    return Block(P, R, 0.0, _masks(20, rng, 14), np.tile([0.25, 0.25, 0.5], (20, 1)))
+
+
+def _garnet22(rng: np.random.Generator) -> Block:
+    """Three successors of each action, few rewards, noisy ones; another policy in each state."""
+    P = _garnet(22, 3, 3, rng)
+    R = np.repeat(rng.random((22, 1)) * (rng.random((22, 1)) < 0.25), 3, 1)
+    return Block(P, R, 0.2, _masks(22, rng), rng.dirichlet(np.full(3, 2.0), size=22))
+
+
+def _waiting16(rng: np.random.Generator) -> Block:
+    """A queue of up to fifteen: slow or fast service, which costs; long queues are rare and cost more."""
+    P, R = np.zeros((16, 2, 16)), np.zeros((16, 2))
+    for s in range(16):
+        for a, served in enumerate((0.35, 0.65)):
+            for change, p in ((1, 0.45 * (1 - served)), (-1, 0.55 * served)):
+                P[s, a, min(max(s + change, 0), 15)] += p
+            P[s, a, s] += 1 - 0.45 * (1 - served) - 0.55 * served
+            R[s, a] = -s / 15 - 0.2 * a
+    return Block(P, R, 0.0, _masks(16, rng, 14), _uniform(16, 2))
 
 
 # --- Data and truth

@@ -9,7 +9,17 @@ import numpy as np
 from somcot.mdp import MDP, RecordedMDP
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["DISTANCES", "TRANSFERS", "DistanceFamily", "TransferFamily", "garnet", "lake", "record", "recorded_pair"]
+__all__ = [
+    "DISTANCES",
+    "TRANSFERS",
+    "DistanceFamily",
+    "TransferFamily",
+    "garnet",
+    "lake",
+    "record",
+    "recorded_pair",
+    "river",
+]
 
 HOLES = "SFFFFHFHFFFHHFFG"
 MOVES = [(0, -1), (1, 0), (0, 1), (-1, 0)]
@@ -42,6 +52,21 @@ def lake(success: float) -> tuple[MDP, Floats]:
     ends = P[:n, :, n]
     R[:n, :, n] = np.divide(R[:n, :, n], ends, out=np.zeros_like(ends), where=ends > 0)
     return MDP(P, (P * R).sum(axis=2), states=[*range(n), "terminated"]), R
+
+
+def river(success: float) -> tuple[MDP, Floats]:
+    """RiverSwim: swimming up six states against the current, and the reward of each step, (s, a, t).
+
+    The last state pays 1 with probability 0.9, which few random swims reach; resting in the first pays 0.05.
+    """
+    P, R = np.zeros((6, 2, 6)), np.zeros((6, 2, 6))
+    for s in range(6):
+        P[s, 0, max(s - 1, 0)] = 1.0
+        P[s, 1, min(s + 1, 5)] += success
+        P[s, 1, s] += 0.9 - success
+        P[s, 1, max(s - 1, 0)] += 0.1
+    R[0, 0, 0], R[5, 1, 5] = 0.05, 0.9
+    return MDP(P, (P * R).sum(axis=2)), R
 
 
 def record(
@@ -109,7 +134,7 @@ class DistanceFamily(NamedTuple):
     """Two processes and how much of them is recorded; see `recorded_pair`."""
 
     name: str
-    kind: str  # garnet, lake or cliff
+    kind: str  # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake or cliff
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
     n: int  # steps of each side
@@ -131,6 +156,9 @@ DISTANCES = (
     DistanceFamily("FrozenLake 1/3 and 1/2, 5,000", "lake", (17, 4, 3), "slip", 5000),
     DistanceFamily("CliffWalking with slips, same, 20,000", "cliff", (49, 4, 3), "same", 20_000),
     DistanceFamily("CliffWalking, slips against none, 20,000", "cliff", (49, 4, 3), "slip", 20_000),
+    # Written down when the statistic of the interval was chosen, and run after that.
+    DistanceFamily("Garnet 12 x 3, every row, noisy rewards, 4,000", "garnet", (12, 3, 5), "every", 4000, 0.5),
+    DistanceFamily("Garnet 6 x 3, rewards 0 or 1, one action paid more, 3,000", "coins", (6, 3, 3), "rewards", 3000),
 )
 
 
@@ -152,6 +180,12 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         y = from_tabular("CliffWalking-v1", env_options={"is_slippery": family.change == "same"})
         return x, y, record(x, family.n, rng, length=100), record(y, family.n, rng, length=100), None
     n, m, branching = family.shape
+    if family.kind == "coins":
+        P, chance = garnet(n, m, branching, rng), rng.random((n, m, n))
+        more = chance.copy()
+        more[:, 0] = 0.7 * chance[:, 0] + 0.3
+        x, y = (MDP(P, (P * R).sum(axis=2)) for R in (chance, more))
+        return x, y, record(x, family.n, rng, outcome=chance), record(y, family.n, rng, outcome=more), None
     P, R = garnet(n, m, branching, rng), rng.random((n, m))
     Q, S = P.copy(), R.copy()
     if family.change in ("every", "known", "policy"):
@@ -170,9 +204,9 @@ class TransferFamily(NamedTuple):
     """A model, the real process, and how many steps of it were recorded."""
 
     name: str
-    kind: str  # garnet, lake or taxi
-    model: float  # share of another Garnet in the model; probability of success in the model's lake
-    real: float  # probability of success on the real lake
+    kind: str  # garnet, lake, river or taxi
+    model: float  # share of another Garnet in the model; probability of success in the model's lake or river
+    real: float  # probability of success on the real lake or river
     n: int
     fitted: bool = False  # the policy is fitted to the recording, with holdout=0.5
 
@@ -188,4 +222,7 @@ TRANSFERS = (
     TransferFamily("lake 0.8 for 1/3, 20,000", "lake", 0.8, 1 / 3, 20_000),
     TransferFamily("Taxi dry for rain, 20,000", "taxi", 0, 0, 20_000),
     TransferFamily("Taxi dry for rain, 100,000", "taxi", 0, 0, 100_000),
+    # Written down when the variance of the interval was changed, and run after that.
+    TransferFamily("lake 2/3 for 1/2, 3,000", "lake", 2 / 3, 0.5, 3000),
+    TransferFamily("river 0.5 for 0.35, 3,000", "river", 0.5, 0.35, 3000),
 )

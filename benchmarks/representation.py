@@ -30,7 +30,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from benchmarks.block_mdps import UNSEEN, Recording, collect, truth
+from benchmarks.block_mdps import LATER, UNSEEN, Recording, collect, truth
 from somcot import mdp
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.torch import StateAbstraction
@@ -178,7 +178,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     methods = options.methods.split(",")
-    names = [name for name in UNSEEN if options.only in name]
+    names = [name for name in (*UNSEEN, *LATER) if options.only in name]
     rows: dict[str, dict[str, list[tuple[float, ...]]]] = {}
     for seed in range(options.seeds):
         for name in names:

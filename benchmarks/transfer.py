@@ -27,6 +27,7 @@ from benchmarks.mdp_families import (
     lake,
     record,
     recorded_pair,
+    river,
 )
 from somcot import mdp
 from somcot.mdp import MDP, RecordedMDP
@@ -48,6 +49,9 @@ def drawn(family: TransferFamily, rng: np.random.Generator) -> tuple[MDP, MDP, R
         (model, _), (real, outcome) = lake(family.model), lake(family.real)
         options["value_range"] = (0.0, 1.0)  # an episode earns at most 1
         return model, real, record(real, family.n, rng, length=100, outcome=outcome), 0.95, options
+    if family.kind == "river":
+        (model, _), (real, outcome) = river(family.model), river(family.real)
+        return model, real, record(real, family.n, rng, length=50, outcome=outcome), 0.95, options
     from somcot.readers import from_tabular
 
     model, real = (from_tabular("Taxi-v4", env_options={"is_rainy": rainy}) for rainy in (False, True))

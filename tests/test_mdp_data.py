@@ -264,3 +264,29 @@ def test_it_is_shown() -> None:
     assert "large samples" in repr(bound)
     assert "share of the variance" in bound._repr_html_()
     assert bound.plot() is not None
+
+
+def test_what_the_known_side_excludes_is_pooled_too() -> None:
+    """That rows differ is certain then; by how much is as noisy as ever."""
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        known = garnet(rng)
+        moved = mixed(known, garnet(rng), 0.2)
+        truth = mdp.distance(known, moved, discount=0.9).distance
+        result = mdp.distance(known, recorded(moved, 1000, rng), discount=0.9)
+        assert result.plugin is not None
+        assert 0.6 * truth < result.distance < result.plugin
+
+
+def test_a_value_that_the_recording_never_shows_has_an_error() -> None:
+    """Two rare steps in a row: on the counted process the first leads to nothing of value, so it would have none."""
+    P = np.zeros((3, 1, 3))
+    P[0, 0, [0, 1]], P[1, 0, [0, 2]], P[2, 0, 2] = (0.7, 0.3), (0.7, 0.3), 1.0
+    model = MDP(P, [[0], [0], [1]])
+    s = [0] * 4 + [1] * 4 + [2] * 4
+    data = RecordedMDP.from_transitions(
+        s, [0] * 12, [float(k == 2) for k in s], [0] * 8 + [2] * 4, initial=0, n_states=3, n_actions=1
+    )
+    found = transfer_bound(model, data, discount=0.9).value_recorded
+    assert found.estimate == 0
+    assert found.high > 1

@@ -15,7 +15,7 @@ from somcot import mdp, readers
 # %%
 # Any replay buffer of Stable-Baselines3, CleanRL, d3rlpy or TorchRL will do, for example ``agent.replay_buffer``; here
 # it is a mapping with the arrays of D4RL, filled by random actions.
-env = gymnasium.make("FrozenLake-v1", is_slippery=False)
+env = gymnasium.make("FrozenLake-v1")
 env.action_space.seed(0)
 names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
 buffer: dict[str, list[float]] = {name: [] for name in names}
@@ -41,7 +41,7 @@ print("classes:", dict(zip(data.states, small.labels.tolist(), strict=True)))
 # %%
 # How far is the recorded process from the table of the environment? The counted tables are too far apart where actions
 # were tried a few times only; rows that the data cannot distinguish are pooled.
-table = readers.from_tabular("FrozenLake-v1", env_options={"is_slippery": False})
+table = readers.from_tabular("FrozenLake-v1")
 result = mdp.distance(table, data, discount=0.9, confidence=0.9)
 print(result)
 

@@ -29,7 +29,8 @@ from somcot.plumbing.checks import check_count, check_discount, check_positive, 
 __all__ = ["HeldOut", "StateAbstraction"]
 
 _PARTS = ("observations", "actions", "rewards", "next_observations")
-_STEPS_AHEAD, _REWARDS_AHEAD = 4, 8  # of the inverse model, and of the rewards predicted
+_STEPS_AHEAD = 4  # of the inverse model
+_HORIZON, _MOST = 2.0, 64  # rewards predicted ahead, in units of 1 / (1 - discount), and at most
 _FEATURES = 16  # of the first clustering
 _CLUSTERED, _AXES = 8000, 20  # observations and principal axes used by k-means
 _FINER = 4  # clusters for each code, before they are merged
@@ -176,15 +177,15 @@ class StateAbstraction:
     def _inverse_model(
         self, data: _Replay, train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
     ) -> Callable[[Tensor], Tensor]:
-        """Which action was taken, from an observation and one of the next four; and the next eight rewards."""
+        """Which action was taken, from an observation and one of the next four; and rewards as far as the discount."""
         width = int(trunk(self._seen(data.observations[:2])).shape[1])
         head = torch.nn.Linear(width, _FEATURES).to(self.device)
         guess = torch.nn.Sequential(
             torch.nn.Linear(2 * _FEATURES + _STEPS_AHEAD, 64), torch.nn.ReLU(), torch.nn.Linear(64, data.n_actions)
         ).to(self.device)
-        earn = torch.nn.Linear(_FEATURES, _REWARDS_AHEAD).to(self.device)
-        rewards, is_known = data.rewards_ahead(_REWARDS_AHEAD)
-        left = data.steps_left
+        horizon = min(round(_HORIZON / (1.0 - self.discount)), _MOST)
+        earn = torch.nn.Linear(_FEATURES, horizon).to(self.device)
+        (rewards, is_known), left = data.rewards_ahead(horizon), data.steps_left
 
         def loss() -> Tensor:
             i = rng.choice(train, self.batch_size)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,3 +167,45 @@ def test_the_buffer_of_an_agent_of_stable_baselines() -> None:
         s, a, r, t, ended, cut = columns([one, two])
         buffer.add(s, t, a[:, None], r, ended | cut, [{"TimeLimit.truncated": bool(flag)} for flag in cut])
     same(from_replay_buffer(buffer), expected(ONE[1:], TWO[1:]))
+
+
+class FakeAgent:
+    """An agent of Stable-Baselines3 that acts at random; its buffer has the attributes and dtypes of the real one."""
+
+    def __init__(self, policy: str, env: str, *, seed: int, **options: Any) -> None:
+        gymnasium = pytest.importorskip("gymnasium")
+        self.env, self.seed, self.replay_buffer = gymnasium.make(env), seed, SimpleNamespace(pos=0, full=False)
+
+    def learn(self, n: int) -> FakeAgent:
+        buffer, rng = self.replay_buffer, np.random.default_rng(self.seed)
+        buffer.observations, buffer.next_observations = np.zeros((2, 2 * n, 1, 1), np.int64)
+        buffer.actions = np.zeros((2 * n, 1, 1), np.int64)
+        buffer.rewards, buffer.dones, buffer.timeouts = np.zeros((3, 2 * n, 1), np.float32)
+        state = self.env.reset(seed=self.seed)[0]
+        for at in range(n):
+            action = int(rng.integers(4))
+            after, reward, terminated, truncated, _ = self.env.step(action)
+            buffer.observations[at], buffer.actions[at], buffer.next_observations[at] = state, action, after
+            buffer.rewards[at], buffer.dones[at], buffer.timeouts[at] = reward, terminated or truncated, truncated
+            state = self.env.reset()[0] if terminated or truncated else after
+        buffer.pos = n
+        return self
+
+
+def test_the_listing_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the layout of the buffer in place of the package, which takes minutes to install."""
+    page = (Path(__file__).parents[2] / "docs/actions.md").read_text()
+    (code,) = re.findall(r"^```\{code-block\} python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(code.splitlines()) < 30
+    monkeypatch.setitem(sys.modules, "stable_baselines3", SimpleNamespace(DQN=FakeAgent))
+    names: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(code, "page", "exec"), names)
+    assert names["data"].n_transitions == names["agent"].replay_buffer.pos
+    assert names["small"].mdp.n_states == 8
+    assert len(names["small"].policy) == names["first"].n_states
+    # The optimal policy earns 0.18 from the start, so a valid upper bound of the loss is not far below that.
+    assert names["bound"].value_recorded.low <= 0.19
+    assert names["bound"].policy_loss > 0.05
+    assert not names["bound"].proved

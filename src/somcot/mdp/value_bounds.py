@@ -4,8 +4,11 @@ By the delta method, the value of a policy on the counted process has the standa
 
     se^2 = sum over (s, a) of w(s, a)^2 Var(r + discount V(s')) / n(s, a),      w the discounted visits,
 
-one linear solve. Pairs never tried lead to the best value for the upper end and to the worst for the lower end. The
-variance counts the model's row as two more observations: with one visit alone it would be 0.
+one linear solve. Pairs never tried lead to the best value for the upper end and to the worst for the lower end.
+
+The standard error is that of another process, in which the model's rows count as two more observations. On the counted
+one it is smallest when the value was underestimated by chance: with one visit to a row its variance is 0, and what the
+recording never reached has no visits at all.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from somcot.mdp.recorded import RecordedMDP
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.checks import check_confidence, check_discount, check_number
 
-__all__ = ["Ends", "Options", "World", "best_high", "delta", "estimate", "occupancy", "proved", "stays"]
+__all__ = ["Ends", "Options", "Rows", "World", "best_high", "delta", "estimate", "occupancy", "proved", "stays"]
 
-_PRIOR = 2.0  # observations that the model's row counts in the variance of a row
+_PRIOR = 2.0  # observations as which the model's rows count in standard errors
 _REACHED = 1e-12  # discounted visits of a state that a policy reaches
 _TRIED = 12  # single changes of a policy that are evaluated before the search ends
 _METHODS = ("delta", "proved")
@@ -62,33 +65,64 @@ class Options(NamedTuple):
         return float(ndtri(0.5 + 0.5 * self.confidence))
 
 
-class World(NamedTuple):
-    """Model and recording on the union of their states, and two absorbing states: the best and the worst value.
+class Rows(NamedTuple):
+    """What follows each state and action: laws and mean rewards, and what their variances need.
 
     Attributes
     ----------
     law, reward : ndarray
-        The counted process, (n + 2, m, n + 2) and (n + 2, m); rows never tried are those of the model.
+        (n + 2, m, n + 2) and (n + 2, m).
     squares : ndarray
         Mean squared reward, and `cross` the mean of reward times each next state, (n + 2, m[, n + 2]).
-    visits : ndarray, shape (n + 2, m)
-    free : ndarray of bool, shape (n + 2, m)
-        Rows that were never tried, and for which the model does not answer.
-    known : ndarray of bool, shape (n + 2, m)
-        Rows without sampling error: ends, and the model's rows if it answers for unvisited ones.
-    model_law, model_reward : ndarray
-        The model's rows, which count in variances.
     """
 
     law: Floats
     reward: Floats
     squares: Floats
     cross: Floats
+
+    def counting(self, model: tuple[Floats, Floats], visits: Floats, seen: tuple[float, float]) -> Rows:
+        """The same with the model's law and mean reward as two more observations of each row that was tried.
+
+        The model has no spread of rewards. A reward with mean r between two ends varies by (r - low) (high - r) at
+        most; the share of that which recorded rewards show is taken for the model's too.
+        """
+        law, reward = model
+        low, high = seen
+        varied = (visits * np.maximum(self.squares - self.reward**2, 0.0)).sum()
+        most = (visits * np.maximum((self.reward - low) * (high - self.reward), 0.0)).sum()
+        share = min(float(varied / most), 1.0) if most > 0 else 0.0
+        spread = share * np.maximum((reward - low) * (high - reward), 0.0)
+        extra = np.where((law.sum(axis=2) > 0) & (visits > 0), _PRIOR, 0.0)
+        w = extra / np.maximum(visits + extra, 1.0)
+        return Rows(
+            self.law + w[..., None] * (law - self.law), self.reward + w * (reward - self.reward),
+            self.squares + w * (reward**2 + spread - self.squares),
+            self.cross + w[..., None] * (law * reward[..., None] - self.cross),
+        )  # fmt: skip
+
+
+class World(NamedTuple):
+    """Model and recording on the union of their states, and two absorbing states: the best and the worst value.
+
+    Attributes
+    ----------
+    rows : Rows
+        The counted process; rows never tried are those of the model.
+    smooth : Rows
+        The process whose standard errors are used.
+    visits : ndarray, shape (n + 2, m)
+    free : ndarray of bool, shape (n + 2, m)
+        Rows that were never tried, and for which the model does not answer.
+    known : ndarray of bool, shape (n + 2, m)
+        Rows without sampling error: ends, and the model's rows if it answers for unvisited ones.
+    """
+
+    rows: Rows
+    smooth: Rows
     visits: Floats
     free: Bools
     known: Bools
-    model_law: Floats
-    model_reward: Floats
     start: Floats
     place: Ints
     states: tuple[Hashable, ...]
@@ -131,10 +165,21 @@ class World(NamedTuple):
         reward[n:], reward[ended] = np.array([[scale * ends[1]], [scale * ends[0]]]), 0.0
         start = np.zeros(n + 2)
         start[where] = data.initial
+        rows, within = Rows(law, reward, squares / tried, cross / tried[..., None]), (min(seen), max(seen))
+        smooth = rows.counting((model_law, model_reward), visits, within)
         return cls(
-            law, reward, squares / tried, cross / tried[..., None], visits, free, known | (untried & ~free), model_law,
-            model_reward, start, at, states, model.actions, ends, (min(seen), max(seen)),
-        )  # fmt: skip
+            rows, smooth, visits, free, known | (untried & ~free), start, at, states, model.actions, ends, within
+        )
+
+    @property
+    def law(self) -> Floats:
+        """Law of the next state in the counted process."""
+        return self.rows.law
+
+    @property
+    def reward(self) -> Floats:
+        """Mean rewards of the counted process."""
+        return self.rows.reward
 
     @property
     def n(self) -> int:
@@ -148,13 +193,14 @@ class World(NamedTuple):
         policy[self.place] = law
         return policy
 
-    def with_free(self, end: int) -> Floats:
+    def with_free(self, end: int, rows: Rows | None = None) -> Floats:
         """The counted process where rows never tried lead to the best (0) or the worst (1) value."""
-        return np.where(self.free[..., None], np.eye(self.n + 2)[self.n + end], self.law)
+        return np.where(self.free[..., None], np.eye(self.n + 2)[self.n + end], (rows or self.rows).law)
 
-    def rewards_with(self, end: int) -> Floats:
+    def rewards_with(self, end: int, rows: Rows | None = None) -> Floats:
         """Rewards to match: a step to the best or worst value earns its share of it."""
-        return np.where(self.free, self.reward[self.n + end, 0], self.reward)
+        reward = (rows or self.rows).reward
+        return np.where(self.free, reward[self.n + end, 0], reward)
 
 
 def _matched(model: MDP, data: RecordedMDP) -> tuple[tuple[Hashable, ...], Ints, Ints, Ints]:
@@ -204,36 +250,42 @@ def _evaluate(law: Floats, reward: Floats, policy: Floats, discount: float) -> F
 
 
 class _Estimate(NamedTuple):
-    """The value of a policy, and the variance that each row adds to it."""
+    """The value of a policy, and the variance that each row adds to it.
+
+    `V` and `visits` are those of the states in the counted process, `smooth` those where standard errors are computed.
+    """
 
     value: float
     variance: Floats
     V: Floats
+    visits: Floats
+    smooth: tuple[Floats, Floats]
 
 
 def estimate(world: World, policy: Floats, end: int, discount: float, beyond: Floats | None = None) -> _Estimate:
     """The value of a policy; `beyond` has the values of states that it does not reach, which only the model reaches."""
-    law, reward = world.with_free(end), world.rewards_with(end)
-    V = _evaluate(law, reward, policy, discount)
-    visits = occupancy(law, policy, world.start, discount)
-    V = V if beyond is None else np.where(visits > _REACHED, V, beyond)
-    return _Estimate(float(world.start @ V), (visits[:, None] * policy) ** 2 * _row_variance(world, V, discount), V)
+    V, visits = _followed(world, world.rows, policy, end, discount, beyond)
+    smooth = _followed(world, world.smooth, policy, end, discount, beyond)
+    variance = (smooth[1][:, None] * policy) ** 2 * _row_variance(world, smooth[0], discount)
+    return _Estimate(float(world.start @ V), variance, V, visits, smooth)
+
+
+def _followed(
+    world: World, rows: Rows, policy: Floats, end: int, discount: float, beyond: Floats | None
+) -> tuple[Floats, Floats]:
+    """Values of the states and the discounted visits to them."""
+    law, reward = world.with_free(end, rows), world.rewards_with(end, rows)
+    V, visits = _evaluate(law, reward, policy, discount), occupancy(law, policy, world.start, discount)
+    return (V if beyond is None else np.where(visits > _REACHED, V, beyond)), visits
 
 
 def _row_variance(world: World, V: Floats, discount: float) -> Floats:
-    """Variance of the mean of r + discount V(s') in each row, the model's row counted as two more observations."""
-    n = world.visits
-    mean = world.reward + discount * world.law @ V
-    second = world.squares + 2.0 * discount * (world.cross @ V) + discount**2 * (world.law @ V**2)
-    model_mean = world.model_reward + discount * world.model_law @ V
-    model_variance = discount**2 * np.maximum(world.model_law @ V**2 - (world.model_law @ V) ** 2, 0.0)
-    has_model = world.model_law.sum(axis=2) > 0
-    extra = np.where(has_model, _PRIOR, 0.0)
-    total = np.maximum(n + extra, 1.0)
-    pooled = (n * mean + extra * model_mean) / total
-    spread = n * (second - 2.0 * mean * pooled + pooled**2) + extra * (model_variance + (model_mean - pooled) ** 2)
-    variance = np.maximum(spread, 0.0) / total / np.maximum(n, 1.0)
-    return np.where(world.known | (n == 0), 0.0, variance)
+    """Variance of the mean of r + discount V(s') over the visits to each row."""
+    law, reward, squares, cross = world.smooth
+    mean = reward + discount * law @ V
+    second = squares + 2.0 * discount * (cross @ V) + discount**2 * (law @ V**2)
+    variance = np.maximum(second - mean**2, 0.0) / np.maximum(world.visits, 1.0)
+    return np.where(world.known | (world.visits == 0), 0.0, variance)
 
 
 def delta(world: World, policy: Floats, options: Options) -> Ends:
@@ -253,7 +305,7 @@ def best_high(world: World, policy: Floats, options: Options) -> float:
     """The largest upper end over policies, so also that of the best policy, which is one of them.
 
     Where a policy does not go, it may as well do what is best there. A local search from several optimistic policies,
-    which found the largest over all policies in 198 of 200 processes of two to four states.
+    which found the largest over all policies in all of 200 processes of two to four states.
     """
     discount, z = options.discount, options.z
     law, reward = world.with_free(0), world.rewards_with(0)
@@ -278,10 +330,9 @@ def _climbed(world: World, policy: Floats, z: float, discount: float, beyond: Fl
 
     top, now = upper(policy)
     for _ in range(50):
-        w = occupancy(law, policy, world.start, discount)
-        gain = w[:, None] * (reward + discount * law @ now.V - now.V[:, None])
-        own = now.variance.sum(axis=1, keepdims=True)
-        changed = np.maximum(now.variance.sum() - own + w[:, None] ** 2 * _row_variance(world, now.V, discount), 0.0)
+        gain = now.visits[:, None] * (reward + discount * law @ now.V - now.V[:, None])
+        (V, w), own = now.smooth, now.variance.sum(axis=1, keepdims=True)
+        changed = np.maximum(now.variance.sum() - own + w[:, None] ** 2 * _row_variance(world, V, discount), 0.0)
         promise = gain + z * (np.sqrt(changed) - np.sqrt(now.variance.sum()))
         promise[(policy == 1.0) | (w[:, None] <= _REACHED)] = -np.inf
         moves = promise.max(axis=1) > 1e-10 * (1.0 + abs(top))
@@ -314,7 +365,7 @@ def proved(world: World, policy: Floats, options: Options) -> Ends:
         radius = np.sqrt(2.0 * (size * np.log(2.0) - np.log(failure)) / np.maximum(n, 1.0))
         off = (world.rewards[1] - world.rewards[0]) * np.sqrt(np.log(2.0 / failure) / (2.0 * np.maximum(n, 1.0)))
     radius = np.where(world.known, 0.0, np.where(n > 0, np.minimum(radius, 2.0), 0.0))
-    varied = world.squares - world.reward**2 > 1e-12 * (1.0 + world.squares)
+    varied = world.rows.squares - world.reward**2 > 1e-12 * (1.0 + world.rows.squares)
     off = np.where(world.known | (n == 0) | ~varied, 0.0, off)
     values = []
     for sign, end in ((1.0, 0), (-1.0, 1)):
