@@ -158,6 +158,7 @@ def _registered(question: Question) -> _Registered:
 
 _POINTS = 4000  # of each side, for the mean of a cost that moments do not give
 _FEW_POINTS = 400  # where that is repeated
+_SLACK = 1.2  # times the standard error: units are drawn again, but the model of a step is not fitted again
 _FLOOR = 0.01  # least relative standard error
 _MATCHED = 300
 _TIGHT = 0.97  # share of the cost of T that an optimal matching of the same points must reach
@@ -205,7 +206,7 @@ def _map_cost(question: Question, registered: _Registered, fit: Fit) -> tuple[fl
         costs = plain + np.array([_mean_cost(question, registered, draw, _FEW_POINTS) for draw in fit.drawn()]) - base
     bias = max(float(question.squared(costs).mean() - question.squared(plain)), 0.0)
     value = question.root(float(question.squared(plain)) - bias)
-    return value, float(np.hypot(costs.std(), _FLOOR * value)), plain
+    return value, float(np.hypot(_SLACK * costs.std(), _FLOOR * value)), plain
 
 
 def _mean_cost(question: Question, registered: _Registered, T: Registration, n: int) -> float:
