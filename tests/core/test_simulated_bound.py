@@ -130,7 +130,7 @@ def test_a_given_rotation_is_as_good_as_the_best_of_linear_models() -> None:
     B, R = 0.7 * turn(0.6), np.array([[0.0, 0.3], [0.5, 0.1]])
     step = (lambda x, e: x @ A.T + e @ S.T), (lambda y, e: y @ B.T + e @ R.T)
     begin = normal(0.0, 0.0, d=2)
-    best = somcot.core.simulated_bound.linear_turn((A, S), (B, R), G)
+    best = somcot.core.simulated_bound.explicit_turn((begin, begin), step, 2, G, np.random.default_rng(0))
     given: Any = ((begin, begin), step, "sqeuclidean")
     options: Any = {"discount": G, "n_rollouts": 500, "rng": 0}
     found = simulated_upper(*given, **options, coupling=lambda x, y: best)

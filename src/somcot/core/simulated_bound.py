@@ -31,7 +31,7 @@ from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.html import card
 from somcot.result import ConfidenceInterval
 
-__all__ = ["COUPLINGS", "SimulatedUpper", "linear_turn", "simulated_upper"]
+__all__ = ["COUPLINGS", "SimulatedUpper", "Simulators", "explicit_turn", "simulated_upper"]
 
 Simulators = tuple[Callable[..., Any], Callable[..., Any]]  # of x and of y
 PairCost = str | Callable[[Floats, Floats], Any]
@@ -316,22 +316,23 @@ class _Recorded(np.random.Generator):
         return loc + scale * self.standard_normal(shape or None)
 
 
+def explicit_turn(reset: Simulators, step: Simulators, n_noise: int, discount: float, rng: Rng) -> Floats | None:
+    """The optimal rotation for linear models of simulators with explicit noise; None if these are not stable."""
+    game = _Game(_pair("reset", reset), _pair("step", step), _pair_cost("euclidean"), discount, 1, n_noise=n_noise)
+    return _best_turn(game, rng)
+
+
 def _best_turn(game: _Game, rng: Rng) -> Floats | None:
     """The optimal rotation for linear models of both sides; None if a step does not draw one normal vector."""
     of_x, of_y = _linear(game, 0, rng), _linear(game, 1, rng)
     if of_x is None or of_y is None or of_x[1].shape != of_y[1].shape:
         return None
-    return linear_turn(of_x, of_y, game.discount)
-
-
-def linear_turn(x: tuple[Floats, Floats], y: tuple[Floats, Floats], discount: float) -> Floats | None:
-    """The optimal rotation of the noise of x' = A x + S e for that of y' = B y + R e', from (A, S) and (B, R)."""
-    (A, S), (B, R) = x, y
+    (A, S), (B, R) = of_x, of_y
     # The discounted second moments of a linear model exist only if discount * (spectral radius)^2 < 1.
-    if discount * max(np.abs(np.linalg.eigvals(M)).max() for M in (A, B)) ** 2 >= 1.0:
+    if game.discount * max(np.abs(np.linalg.eigvals(M)).max() for M in (A, B)) ** 2 >= 1.0:
         return None
     # An orthogonal Procrustes problem: the rotation that maximises the trace of S' M R Q, from the SVD.
-    U, _, Zt = np.linalg.svd(S.T @ cross(A, B, discount) @ R)
+    U, _, Zt = np.linalg.svd(S.T @ cross(A, B, game.discount) @ R)
     return np.asarray(Zt.T @ U.T)
 
 
@@ -341,7 +342,8 @@ def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -
     rows, results = [], []
     for _ in range(n_steps):
         generator = _Recorded(int(rng.integers(_LARGEST_SEED)))
-        following = _call(game, side, (states, states), n, generator)
+        explicit = generator if game.n_noise is None else generator.standard_normal((n, game.n_noise))
+        following = _call(game, side, (states, states), n, explicit)
         # The noise must be one (n, k) array of normals per step; otherwise its role in the step cannot be regressed.
         if len(generator.drawn) != 1 or np.shape(generator.drawn[0])[:-1] != (n,):
             return None
