@@ -212,7 +212,7 @@ def test_no_rotation_falls_below_the_truth(d: int) -> None:
         def coupling(x: Floats, y: Floats, W: Floats = W) -> Floats:
             K = np.sin(x - y)[:, :, None] * W  # any function of the pair
             K = 0.3 * (K - K.transpose(0, 2, 1))
-            return np.linalg.solve(np.eye(len(W)) - K, np.eye(len(W)) + K)
+            return np.asarray(np.linalg.solve(np.eye(len(W)) - K, np.eye(len(W)) + K), dtype=np.float64)
 
         step = (lambda x, e, A=A, S=S: x @ A.T + e @ S.T), (lambda y, e, B=B, R=R: y @ B.T + e @ R.T)
         begin = normal(0.0, 0.0, d=d)
@@ -223,7 +223,7 @@ def test_no_rotation_falls_below_the_truth(d: int) -> None:
             discount=0.8,
             n_rollouts=100,
             rng=seed,
-            coupling=coupling,  # type: ignore[arg-type]
+            coupling=coupling,
         )
         low += found.bound < gaussian.distance(A, S, B, R, discount=0.8).distance - 3 * found.standard_error
     assert low == 0

@@ -157,7 +157,7 @@ def refine(
 
 def _centred(scores: Floats, of_y: Bools) -> Floats:
     """Scores of units less their mean on each side: drawing other units of a side does not change their number."""
-    return scores - np.where(of_y[:, None], scores[of_y].mean(axis=0), scores[~of_y].mean(axis=0))
+    return np.asarray(scores - np.where(of_y[:, None], scores[of_y].mean(axis=0), scores[~of_y].mean(axis=0)))
 
 
 def _moves(kind: str, T: Registration, bootstrap: Resampled, n_shifts: int, matrices: list[Floats]) -> Floats:
