@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import somcot
+from somcot.certificates import simulated_upper
 from tests.gradients_instances import random_arrays
 
 torch = pytest.importorskip("torch")
@@ -278,3 +279,74 @@ def test_a_running_kernel_takes_no_logits() -> None:
             running.add(good, bad)
     running.add(good.to(torch.bfloat16), good)
     assert (running.kernel() >= 0).all()
+
+
+# Learned couplings of noise
+
+
+def begin(n: int, rng: np.random.Generator) -> Any:
+    return 0.5 * rng.standard_normal((n, 2))
+
+
+def steady(x: Any, noise: Any) -> Any:
+    return 0.8 * torch.as_tensor(x) + 0.3 * torch.as_tensor(noise)
+
+
+def turning(y: Any, noise: Any) -> Any:
+    """The same process as `steady`, whose noise is turned by a multiple of the first coordinate."""
+    y, noise = torch.as_tensor(y), torch.as_tensor(noise)
+    c, s = torch.cos(2 * y[:, 0]), torch.sin(2 * y[:, 0])
+    return steady(y, torch.stack([c * noise[:, 0] - s * noise[:, 1], s * noise[:, 0] + c * noise[:, 1]], dim=1))
+
+
+def test_a_coupling_that_depends_on_the_states_is_learned() -> None:
+    """The distance is 0. No constant rotation comes near it, and no matching of a few successors."""
+    game: Any = (begin, begin), (steady, turning)
+    learned = door.NoiseCoupling(2).fit(*game, discount=0.9, n_steps=60, rng=1)
+    options: Any = {"discount": 0.9, "n_rollouts": 400, "rng": 5}
+    found = simulated_upper(*game, **options, coupling=learned.arrays)
+    constant = simulated_upper(*game, **options, coupling=lambda x, y: learned.base.numpy())
+    assert constant.bound > 0.35
+    assert 0.0 < found.bound < 0.1
+    again = door.NoiseCoupling(2).fit(*game, discount=0.9, n_steps=60, rng=1)
+    states = np.random.default_rng(0).normal(size=(2, 7, 2))
+    np.testing.assert_array_equal(again.arrays(*states), learned.arrays(*states))
+    restored = door.NoiseCoupling(2)
+    restored.load_state_dict(learned.state_dict())
+    np.testing.assert_array_equal(restored.arrays(*states), learned.arrays(*states))
+
+
+def test_untrained_or_wild_weights_give_orthogonal_matrices() -> None:
+    for k in (2, 3, 20):
+        coupling = door.NoiseCoupling(4, k)
+        for part in coupling.parameters():
+            part.data.normal_(0.0, 5.0, generator=torch.Generator().manual_seed(k))
+        R = coupling.arrays(*np.random.default_rng(k).normal(size=(2, 6, 4)))
+        assert R.shape == (6, k, k)
+        np.testing.assert_allclose(R @ R.transpose(0, 2, 1), np.broadcast_to(np.eye(k), R.shape), atol=1e-9)
+
+
+def test_linear_pairs_keep_the_rotation_of_the_closed_form() -> None:
+    """Nothing is better there, and what training does beside it is dropped or stays within chance."""
+    rng = np.random.default_rng(20)
+    A, B = (0.85 * M / np.abs(np.linalg.eigvals(M)).max() for M in rng.normal(size=(2, 6, 6)))
+    S, R = 0.3 * rng.normal(size=(2, 6, 6)) / np.sqrt(6)
+    truth = somcot.gaussian.distance(A, S, B, R, discount=0.9).distance
+    zero = lambda n, rng: np.zeros((n, 6))  # noqa: E731
+
+    def moving(M: Any, N: Any) -> Any:
+        return lambda x, e: torch.as_tensor(x) @ torch.as_tensor(M).T + torch.as_tensor(e) @ torch.as_tensor(N).T
+
+    steps = moving(A, S), moving(B, R)
+    learned = door.NoiseCoupling(6).fit((zero, zero), steps, "sqeuclidean", discount=0.9, n_steps=20, rng=0)
+    found = simulated_upper((zero, zero), steps, "sqeuclidean", discount=0.9, rng=0, coupling=learned.arrays)
+    assert truth - 3 * found.standard_error < found.bound < 1.03 * truth + 3 * found.standard_error
+
+
+def test_bad_arguments_of_a_coupling() -> None:
+    with pytest.raises(ValueError, match="n_noise"):
+        door.NoiseCoupling(1)
+    with pytest.raises(ValueError, match="cost: found 'cosine'"):
+        door.NoiseCoupling(2).fit((begin, begin), (steady, steady), "cosine", discount=0.9)
+    with pytest.raises(ValueError, match=r"step\[1\]: returned shape"):
+        door.NoiseCoupling(2).fit((begin, begin), (steady, lambda y, e: y[:, :1]), discount=0.9)

@@ -67,6 +67,11 @@ def test_the_screen_says_how_it_came_about(files: Path) -> None:
         (["--cells", "8", "--scale", "1,-2"], "--scale: found '1,-2', expected std, a number above 0"),
         (["--cells", "8", "--scale", "1,2,3"], "--scale: found 3 numbers, expected one, or one for each of 2 coord"),
         (["--scale", "1"], "--scale: only together with --cells"),
+        (["--period", "x=1"], "--period: only together with --cells"),
+        (["--cells", "8", "--period", "x"], "--period: found 'x', expected COLUMN=LENGTH with a number above 0"),
+        (["--cells", "8", "--period", "x=-1"], "--period: found 'x=-1', expected COLUMN=LENGTH"),
+        (["--cells", "8", "--period", "x=1", "--period", "x=2"], "--period: 'x' is given twice"),
+        (["--cells", "8", "--period", "w=1"], "period: found 'w', which is not a coordinate; these are x, v"),
         (["--cells", "8", "--standard-error", "episodes"], "--standard-error: not together with --cells"),
         (["--cells", "8", "--state", "x"], "state: the column 'x' is named twice"),
         (["--cells", "8", "--state", "w"], "there is no column 'w'; the columns are 'run', 't', 'x', 'v'"),
@@ -108,6 +113,23 @@ def test_units_of_the_answer_are_those_asked_for(files: Path) -> None:
     assert found[0]["continuous"]["scale"] == [1.0, 1.0]
     assert found[1]["distance"] == pytest.approx(found[0]["distance"] / 2)
     assert "standard deviations" not in found[0]["meaning"]
+
+
+def test_a_heading_goes_the_short_way_round(tmp_path: Path) -> None:
+    """Headings about north, 20 degrees apart: on a line most of them would be far from each other."""
+    rng = np.random.default_rng(3)
+    for name, shift in (("a", 0.0), ("b", 20.0)):
+        heading = [20.0 * rng.standard_normal(60)]
+        for _ in range(30):
+            heading.append(0.8 * heading[-1] + 12.0 * rng.standard_normal(60))
+        values = np.mod(np.stack(heading, axis=1) + shift, 360.0)
+        rows = [f"{e},{t},{value!r}" for e, run in enumerate(values.tolist()) for t, value in enumerate(run)]
+        (tmp_path / f"{name}.csv").write_text("run,t,heading\n" + "\n".join(rows))
+    line = ["distance", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), *COLUMNS, "--state", "heading"]
+    line += ["--cells", "auto", "--discount", "0.9", "--scale", "1", "--json"]
+    found = json.loads(RUN.invoke(app, [*line, "--period", "heading=360"]).stdout)
+    assert found["distance"] == pytest.approx(20.0, abs=4.0)
+    assert json.loads(RUN.invoke(app, line).stdout)["distance"] > 40.0
 
 
 def test_what_is_without_an_error_bound_is_called_an_approximation(tmp_path: Path) -> None:

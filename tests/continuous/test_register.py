@@ -107,6 +107,24 @@ def test_a_turned_phase_is_a_shift() -> None:
 def test_some_units_are_whole_units() -> None:
     data = Trajectories.from_arrays(np.arange(600.0).reshape(50, 12, 1))
     some = some_units(data, np.random.default_rng(0), 300)
-    assert 20 <= some.n_episodes <= 27
-    assert all(episode[0, 0] % 12 == 0 for episode in some.episodes)
-    assert some_units(data, np.random.default_rng(0), 600) is data
+    assert 20 <= len(some) <= 27
+    assert (np.diff(some) > 0).all()
+    assert some_units(data, np.random.default_rng(0), 600).tolist() == list(range(50))
+
+
+def test_errors_of_moments_and_steps_go_together() -> None:
+    """Each episode has a level of its own, which moments and steps share: as sources they are not independent."""
+
+    def levels(rng: np.random.Generator) -> Floats:
+        level = rng.standard_normal((60, 1))
+        step = lambda z, r: level + 0.6 * (z - level) + 0.3 * r.standard_normal(z.shape)  # noqa: E731
+        return runs(lambda n, r: level + 0.3 * r.standard_normal((n, 1)), step)(60, 20, rng)
+
+    space, shifts, spreads = Space(np.full(1, np.inf)), [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        fit, _ = registered(levels(rng), levels(rng), "shift", space)
+        shifts.append(float(fit.map.shift[0]))
+        spreads.append(float(fit.draws.std()))
+    # 1.5 if they are combined as independent sources
+    assert np.std(shifts) < 1.35 * np.mean(spreads)

@@ -118,3 +118,14 @@ def test_columns_are_named_in_one_text_or_asked_for() -> None:
         read_vectors(rows, state=["x", "x"])
     with pytest.raises(ValueError, match="no sequence has two rows"):
         read_vectors({"x": [0.0], "v": [1.0]}, state="x,v")
+
+
+def test_periods_are_named_by_column_and_in_arrays_by_place(tmp_path: Path) -> None:
+    np.save(tmp_path / "log.npy", np.zeros((2, 5, 2)))
+    table = read_vectors({"x": [0.0, 1.0], "v": [1.5, 0.5]}, state=["x", "v"], period={"v": 2.0})
+    arrays = read_vectors(tmp_path / "log.npy", period={"x1": 2.0})
+    for data in (table, arrays):
+        assert data.period is not None
+        assert data.period.tolist() == [np.inf, 2.0]
+    with pytest.raises(ValueError, match="period: found 'x', which is not a coordinate; these are x0, x1"):
+        read_vectors(tmp_path / "log.npy", period={"x": 2.0})

@@ -36,6 +36,7 @@ __all__ = [
     "compares_labels",
     "in_cells",
     "number_of_cells",
+    "periods_from",
     "read_in_cells",
     "read_pair",
     "reward_column",
@@ -366,12 +367,35 @@ def scale_from(text: str | None) -> str | float | list[float]:
     return divisors[0] if len(divisors) == 1 else divisors
 
 
+def periods_from(texts: Sequence[str] | None) -> dict[str, float] | None:
+    """Parse the values of ``--period``.
+
+    Examples
+    --------
+    >>> periods_from(["heading=360", "phi=6.2832"]), periods_from(None)
+    ({'heading': 360.0, 'phi': 6.2832}, None)
+    """
+    periods: dict[str, float] = {}
+    for text in texts or ():
+        column, _, length = text.rpartition("=")  # a column may be called "a=b"
+        try:
+            value = float(length)
+        except ValueError:
+            value = 0.0
+        if not column or not 0.0 < value < float("inf"):
+            raise ValueError(f"--period: found {text!r}, expected COLUMN=LENGTH with a number above 0: heading=360")
+        if column in periods:
+            raise ValueError(f"--period: {column!r} is given twice; give it once")
+        periods[column] = value
+    return periods or None
+
+
 def read_in_cells(files: Sequence[str], reading: Reading, vectors: VectorOptions, cost: str) -> Vectors:
     """Files as recordings of real vectors with the same coordinates."""
     n_cells, scale = number_of_cells(vectors.cells or ""), scale_from(vectors.scale)
     if cost not in ("labels", *COSTS):
         raise ValueError(f"--cost: found {cost!r}; with --cells it is {' or '.join(COSTS)}")
-    options = _options(reading)
+    options = _options(reading) | {"period": periods_from(vectors.period)}
     recordings = tuple(_read(path, options, reading.format) for path in files)
     first = recordings[0]
     for path, data in zip(files, recordings, strict=True):

@@ -448,7 +448,7 @@ class ClockOptions:
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """``--cells`` and ``--scale``, for states that are numeric vectors; both None if states are labels."""
+    """``--cells``, ``--scale`` and ``--period``, for states that are numeric vectors; all None if states are labels."""
 
     cells: Annotated[
         str | None,
@@ -467,6 +467,10 @@ class VectorOptions:
             "them unscaled.",
         ),
     ] = None
+    period: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=LENGTH", help="With --cells: a periodic coordinate and its period: heading=360."),
+    ] = None
 
     @property
     def wanted(self) -> bool:
@@ -474,9 +478,10 @@ class VectorOptions:
         return self.cells is not None
 
     def check(self) -> None:
-        """Refuse ``--scale`` without ``--cells``."""
-        if self.cells is None and self.scale is not None:
-            raise ValueError("--scale: only together with --cells, for states that are numbers; add --cells auto")
+        """Refuse ``--scale`` and ``--period`` without ``--cells``."""
+        for name, value in (("--scale", self.scale), ("--period", self.period)):
+            if self.cells is None and value is not None:
+                raise ValueError(f"{name}: only together with --cells, for states that are numbers; add --cells auto")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from somcot.cells import PointCost, apart, circular_mean, wrapped
-from somcot.plumbing.arrays import Bools, Floats
+from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.trajectories import Trajectories
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Ground",
     "Moments",
     "Registration",
+    "Resampled",
     "Side",
     "Space",
     "blocks",
@@ -340,17 +341,29 @@ def kinds_in(space: Space) -> tuple[str, ...]:
     return KINDS if n_free <= _MOST_AFFINE else KINDS[:4]
 
 
-def resampled(sides: tuple[Side, Side], n: int, rng: np.random.Generator) -> list[tuple[Moments, Moments]]:
+class Resampled(NamedTuple):
+    """Units drawn with replacement: how often each was drawn, (n_draws, n_units) of x and of y, and the moments."""
+
+    counts: tuple[Floats, Floats]
+    moments: list[tuple[Moments, Moments]]
+
+    def of_units(self, x: Ints, y: Ints) -> Resampled:
+        """The same draws, with the counts of some units only."""
+        return self._replace(counts=(self.counts[0][:, x], self.counts[1][:, y]))
+
+
+def resampled(sides: tuple[Side, Side], n: int, rng: np.random.Generator) -> Resampled:
     """Moments of both sides with units drawn with replacement."""
-    drawn = [rng.multinomial(side.n, np.full(side.n, 1.0 / side.n), size=n).astype(np.float64) for side in sides]
-    return [(sides[0].moments(a), sides[1].moments(b)) for a, b in zip(*drawn, strict=True)]
+    one, other = (rng.multinomial(side.n, np.full(side.n, 1.0 / side.n), size=n).astype(np.float64) for side in sides)
+    moments = [(sides[0].moments(a), sides[1].moments(b)) for a, b in zip(one, other, strict=True)]
+    return Resampled((one, other), moments)
 
 
-def choose_kind(x: Moments, y: Moments, bootstrap: list[tuple[Moments, Moments]], n: int, space: Space) -> str:
+def choose_kind(x: Moments, y: Moments, bootstrap: Resampled, n: int, space: Space) -> str:
     """The simplest kind of map whose restrictions on the moments are not rejected; `n` units on the smaller side."""
     d = len(x.mean)
     theta = _contrast(x, y, space)
-    spread = np.atleast_2d(np.cov(np.array([_contrast(*pair, space) for pair in bootstrap]).T))
+    spread = np.atleast_2d(np.cov(np.array([_contrast(*pair, space) for pair in bootstrap.moments]).T))
     rows = np.eye(len(theta))
     mean, size, mixed = rows[:d], rows[d : 2 * d], rows[2 * d :]
     free = np.flatnonzero(~space.periodic)
@@ -406,9 +419,7 @@ def squared_cost(T: Registration, x: Moments, y: Moments) -> float:
     return total
 
 
-def lower_bound(
-    x: Moments, y: Moments, bootstrap: list[tuple[Moments, Moments]], space: Space, *, square: bool, z: float
-) -> float:
+def lower_bound(x: Moments, y: Moments, bootstrap: Resampled, space: Space, *, square: bool, z: float) -> float:
     """A lower confidence bound of the distance that needs no model, from means and, if `square`, covariances.
 
     Periodic coordinates contribute nothing: on a circle a shift of the mean does not bound the cost.
@@ -424,7 +435,10 @@ def lower_bound(
     best = 0.0
     for kind in ("shift", kinds_in(line)[-1]) if square else ("shift",):
         values = np.array(
-            [squared_cost(map_between(kind, part(a), part(b), line), part(a), part(b)) for a, b in ((x, y), *bootstrap)]
+            [
+                squared_cost(map_between(kind, part(a), part(b), line), part(a), part(b))
+                for a, b in ((x, y), *bootstrap.moments)
+            ]
         )
         value = max(2.0 * values[0] - values[1:].mean(), 0.0)  # less the bias that noise adds to squares
         if square:

@@ -2,7 +2,9 @@
 
 Where a process has been is known no better than the number of its episodes; a step is a martingale difference and is
 known as well as the number of steps. So T starts from moments and is moved until drift and scatter of the steps of both
-recordings agree best under one shared model of a step; the moments are its prior.
+recordings agree best under one shared model of a step; the moments are its prior. Both come from the same units, so
+their errors go together, most of all if a hidden state drives positions and steps: the error of T is that of the
+combination under resampling of whole units, not that of independent sources.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from somcot.continuous.moments import Moments, Registration, Space, directions, map_between
+from somcot.continuous.moments import Moments, Registration, Resampled, Space, directions, map_between
 from somcot.continuous.onestep_models import OneStep, pairs_of, residual_covariance
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.trajectories import Trajectories
@@ -21,20 +23,20 @@ __all__ = ["Fit", "Shared", "episode_tests", "refine", "some_units"]
 
 _MOST_STEPS = 40_000  # used of each side in models
 _ROUNDS = 3
-_DRAWS = 100  # of the posterior of T
+_DRAWS = 100  # of T
 _CAP = 4.5  # standard deviations of the prior by which one round may move T
 _MOST_SLOPES = 24_000  # steps whose slopes are evaluated
 _PLACES = 24  # bumps that are regressed out of the scatter
 _TAIL = 4.0
 
 
-def some_units(data: Trajectories, rng: np.random.Generator, most: int = _MOST_STEPS) -> Trajectories:
-    """Random units with at most `most` steps together, at least twenty."""
+def some_units(data: Trajectories, rng: np.random.Generator, most: int = _MOST_STEPS) -> Ints:
+    """Random units with at most `most` steps together, at least twenty, in their order."""
     if data.n_transitions <= most:
-        return data
+        return np.arange(data.n_episodes)
     order = rng.permutation(data.n_episodes)
     n = max(20, int(np.searchsorted(np.cumsum(data.lengths[order]), most, side="right")))
-    return data if n >= data.n_episodes else data.take(np.sort(order[:n]))
+    return np.sort(order[:n])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +97,7 @@ class Shared:
 
 
 class Fit(NamedTuple):
-    """A map with its uncertainty: draws of its parameters (shifts, then coefficients of matrices)."""
+    """A map with its uncertainty: moves of its parameters (shifts, then coefficients of matrices) by resampling."""
 
     kind: str
     map: Registration
@@ -103,7 +105,7 @@ class Fit(NamedTuple):
     draws: Floats
 
     def drawn(self) -> list[Registration]:
-        """Maps drawn from the posterior."""
+        """Maps fitted to resampled units, one for each of the first draws of the bootstrap."""
         n_shifts, matrices = directions(self.kind, self.map.space)
         return [_moved(self.map, draw, n_shifts, matrices) for draw in self.draws]
 
@@ -118,54 +120,61 @@ def refine(
     kind: str,
     sides: tuple[Trajectories, Trajectories],
     moments: tuple[Moments, Moments],
-    bootstrap: list[tuple[Moments, Moments]],
+    bootstrap: Resampled,
     space: Space,
     rng: np.random.Generator,
 ) -> Fit:
-    """The map of this kind under which the steps of both recordings agree best."""
+    """The map of this kind under which the steps of both recordings agree best.
+
+    `bootstrap` has the counts of the units of `sides`.
+    """
     T = map_between(kind, *moments, space)
     n_shifts, matrices = directions(kind, space)
     q = n_shifts + len(matrices)
     shared = Shared.of(*sides, T, rng)
     if q == 0:
         return Fit(kind, T, shared, np.zeros((_DRAWS, 0)))
-    prior = _prior(kind, T, bootstrap, n_shifts, matrices)
+    moves = _moves(kind, T, bootstrap, n_shifts, matrices)
+    prior = np.atleast_2d(np.cov(moves.T)).reshape(q, q) + 1e-14 * np.eye(q)
     certainty = np.linalg.inv(prior + 1e-9 * np.trace(prior) / q * np.eye(q))
     cap = _CAP * np.sqrt(np.diag(prior)) + 1e-12
     moved = np.zeros(q)
     for _ in range(_ROUNDS):
-        information, score = _drift_score(shared, n_shifts, matrices, rng)
+        information, scores = _drift_scores(shared, n_shifts, matrices, rng)
         if matrices:
-            more, further = _scatter_score(shared, n_shifts, matrices)
-            information, score = information + more, score + further
-        step = np.linalg.solve(information + certainty, score - certainty @ moved)
+            more, further = _scatter_scores(shared, n_shifts, matrices)
+            information, scores = information + more, scores + further
+        step = np.linalg.solve(information + certainty, scores.sum(axis=0) - certainty @ moved)
         step = np.clip(step, -cap, cap)
         moved = moved + step
         T = _moved(T, step, n_shifts, matrices)
         shared = Shared.of(*sides, T, rng, shared.model)
-    posterior = np.linalg.inv(information + certainty)
-    draws = rng.multivariate_normal(np.zeros(q), (posterior + posterior.T) / 2.0, _DRAWS, check_valid="ignore")
-    return Fit(kind, T, shared, draws)
+    # The same units are drawn for moments and scores: where both err together, errors add up instead of averaging out.
+    counted = np.hstack([count[:_DRAWS] - 1.0 for count in bootstrap.counts])
+    drawn = counted @ _centred(scores, shared.sides) + (moves[:_DRAWS] - moves.mean(axis=0)) @ certainty
+    return Fit(kind, T, shared, np.linalg.solve(information + certainty, drawn.T).T)
 
 
-def _prior(
-    kind: str, T: Registration, bootstrap: list[tuple[Moments, Moments]], n_shifts: int, matrices: list[Floats]
-) -> Floats:
-    """Covariance of the map of bootstrapped moments, as moves v -> v + t + M v of the fitted one."""
+def _centred(scores: Floats, of_y: Bools) -> Floats:
+    """Scores of units less their mean on each side: drawing other units of a side does not change their number."""
+    return np.asarray(scores - np.where(of_y[:, None], scores[of_y].mean(axis=0), scores[~of_y].mean(axis=0)))
+
+
+def _moves(kind: str, T: Registration, bootstrap: Resampled, n_shifts: int, matrices: list[Floats]) -> Floats:
+    """Maps of bootstrapped moments, as moves v -> v + t + M v of the fitted one."""
     rows = []
-    for pair in bootstrap:
+    for pair in bootstrap.moments:
         other = map_between(kind, *pair, T.space)
         shift = T.space.wrap(other.apply(T.mean_x[None])[0] - T.mean_y) @ T.back
         M = T.back @ (other.A - T.A) @ T.back
         rows.append([*shift[:n_shifts], *(float(np.vdot(M, B) / np.vdot(B, B)) for B in matrices)])
-    q = len(rows[0])
-    return np.atleast_2d(np.cov(np.array(rows).T)).reshape(q, q) + 1e-14 * np.eye(q)
+    return np.array(rows)
 
 
-def _drift_score(
+def _drift_scores(
     shared: Shared, n_shifts: int, matrices: list[Floats], rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Information and score of the moves of T, from the means of steps.
+    """Information of the moves of T and the score of each unit, from the means of steps.
 
     If y lies at v + t + M v where x would be, the residuals of the shared model are half the difference on each side:
     s [(I - J) t + M f(z) - J M z] with the slope J of the model f and s = -1/2 or 1/2. Residuals of one unit may go
@@ -187,11 +196,11 @@ def _drift_score(
     q = len(information)
     ridge = 1e-12 * (np.trace(information) / q + 1e-300) * np.eye(q)
     inflation = max(1.0, float(np.trace(np.linalg.solve(information + ridge, by_unit.T @ by_unit))) / q)
-    return information / inflation, times * by_step.sum(axis=0) / inflation
+    return information / inflation, by_unit / inflation
 
 
-def _scatter_score(shared: Shared, n_shifts: int, matrices: list[Floats]) -> tuple[Floats, Floats]:
-    """As `_drift_score`, from the scatter of steps: M changes the covariance S of the residuals of y by M S + S M."""
+def _scatter_scores(shared: Shared, n_shifts: int, matrices: list[Floats]) -> tuple[Floats, Floats]:
+    """As `_drift_scores`, from the scatter of steps: M changes the covariance S of the residuals of y by M S + S M."""
     n, d = shared.now.shape
     size = np.sqrt(np.diag(shared.covariance))
     e = np.clip(shared.residuals, -_TAIL * size, _TAIL * size)
@@ -202,7 +211,6 @@ def _scatter_score(shared: Shared, n_shifts: int, matrices: list[Floats]) -> tup
     products = products - H @ np.linalg.solve(gram, H.T @ products)  # positions differ by chance between the sides
     y = shared.sign > 0
     weight = np.where(y, 1.0 / max(int(y.sum()), 1), -1.0 / max(int((~y).sum()), 1))
-    difference = weight @ products
     by_unit = shared.by_unit(products * weight[:, None])
     V = by_unit.T @ by_unit
     V += (1e-9 * np.trace(V) / len(V) + 1e-300) * np.eye(len(V))
@@ -211,7 +219,7 @@ def _scatter_score(shared: Shared, n_shifts: int, matrices: list[Floats]) -> tup
     for k, B in enumerate(matrices):
         G[:, n_shifts + k] = (B @ S + S @ B)[i, j]
     weighted = np.linalg.solve(V, G)
-    return G.T @ weighted, weighted.T @ difference
+    return G.T @ weighted, by_unit @ weighted
 
 
 # --- Permutation tests of whole units

@@ -15,6 +15,7 @@ from somcot.continuous.moments import (
     Ground,
     Moments,
     Registration,
+    Resampled,
     Side,
     Space,
     choose_kind,
@@ -91,7 +92,7 @@ class _Registered(NamedTuple):
 
     sides: tuple[Side, Side]
     moments: tuple[Moments, Moments]
-    bootstrap: list[tuple[Moments, Moments]]
+    bootstrap: Resampled
     used: tuple[Trajectories, Trajectories]
     fit: Fit
     tests: dict[str, float]
@@ -134,7 +135,9 @@ def _registered(question: Question) -> _Registered:
     sides = one, other
     bootstrap = resampled(sides, _BOOTSTRAP, rng)
     moments = one.moments(), other.moments()
-    used = some_units(question.units[0], rng), some_units(question.units[1], rng)
+    some = some_units(question.units[0], rng), some_units(question.units[1], rng)
+    used = question.units[0].take(some[0]), question.units[1].take(some[1])
+    bootstrap = bootstrap.of_units(*some)
     first = choose_kind(*moments, bootstrap, min(one.n, other.n), space)
     kinds = kinds_in(space)
     best: _Registered | None = None
@@ -155,7 +158,7 @@ def _registered(question: Question) -> _Registered:
 
 _POINTS = 4000  # of each side, for the mean of a cost that moments do not give
 _FEW_POINTS = 400  # where that is repeated
-_SLACK = 1.2  # times the standard error: that of the posterior is a little too small
+_SLACK = 1.2  # times the standard error: units are drawn again, but the model of a step is not fitted again
 _FLOOR = 0.01  # least relative standard error
 _MATCHED = 300
 _TIGHT = 0.97  # share of the cost of T that an optimal matching of the same points must reach
@@ -194,7 +197,7 @@ def _map_cost(question: Question, registered: _Registered, fit: Fit) -> tuple[fl
     if ground.named:
         q = squared_cost(T, *registered.moments)
         squares = np.array(
-            [squared_cost(draw, *pair) for draw, pair in zip(fit.drawn(), registered.bootstrap, strict=False)]
+            [squared_cost(draw, *pair) for draw, pair in zip(fit.drawn(), registered.bootstrap.moments, strict=False)]
         )
         ratio = float(question.squared(plain)) / max(q, 1e-300) if ground.metric else 1.0
         costs = np.sqrt(squares * ratio) if ground.metric else squares

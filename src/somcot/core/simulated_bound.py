@@ -8,6 +8,10 @@ Any coupling that draws each step from fresh independent noise costs at least th
   random. With a random choice, each side's successor has the correct distribution for any matching. Always choosing
   the first would be biased, because the partner of the first depends on the draws.
 
+Simulators may instead take their noise as an argument, x' = f(x, e) and y' = g(y, e') with standard normal e. Then
+e' = R(x, y) e is a coupling for every function R with orthogonal values: given the present pair, e' is standard normal,
+so each side has its own distribution whatever R is. A learned R therefore cannot make the bound wrong, only loose.
+
 The coupling is chosen on separate pilot roll-outs, so that the choice does not bias the measurement. Roll-outs are not
 truncated: after some steps the remainder of the discounted sum is replaced by the cost at a geometric time, which is
 unbiased.
@@ -23,10 +27,11 @@ import numpy as np
 
 from somcot.gaussian.closed_form import cross
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.checks import check_count, check_discount, check_rng
+from somcot.plumbing.checks import check_confidence, check_count, check_discount, check_rng
 from somcot.plumbing.html import card
+from somcot.result import ConfidenceInterval
 
-__all__ = ["COUPLINGS", "SimulatedUpper", "simulated_upper"]
+__all__ = ["COUPLINGS", "SimulatedUpper", "Simulators", "explicit_turn", "simulated_upper"]
 
 Simulators = tuple[Callable[..., Any], Callable[..., Any]]  # of x and of y
 PairCost = str | Callable[[Floats, Floats], Any]
@@ -35,6 +40,7 @@ COUPLINGS = ("common", "turned", "assigned")
 _PILOT = 0.25  # additional share of roll-outs for choosing the coupling
 _LATE = 0.01  # weight of the remainder that a geometric time replaces
 _LARGEST_SEED = 2**63 - 1
+_ORTHOGONAL = 1e-8  # difference of R R' from the identity up to which R counts as orthogonal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,10 +52,10 @@ class SimulatedUpper:
     bound : float
         Mean cost of the coupling: at least the distance, up to its standard error.
     standard_error : float
-    coupling : {"common", "turned", "assigned"}
-        The chosen coupling.
+    coupling : {"common", "turned", "assigned", "given"}
+        The chosen coupling, or the one passed as a function.
     pilot : dict of str to float
-        Mean cost of each coupling on the pilot roll-outs.
+        Mean cost of each coupling on the pilot roll-outs; empty for a coupling passed as a function.
     n_rollouts : int
         Number of roll-outs behind `bound`.
     """
@@ -63,6 +69,17 @@ class SimulatedUpper:
     def __float__(self) -> float:
         return self.bound
 
+    def interval(self, confidence: float = 0.9) -> ConfidenceInterval:
+        """Student's interval for the cost of the coupling.
+
+        The distance is at most that cost, so the upper end bounds it with the confidence (1 + `confidence`) / 2.
+        """
+        from scipy.special import stdtrit
+
+        check_confidence(confidence)
+        reach = float(stdtrit(self.n_rollouts - 1, 0.5 + 0.5 * confidence)) * self.standard_error
+        return ConfidenceInterval(self.bound - reach, self.bound + reach, float(confidence))
+
     def __repr__(self) -> str:
         return (
             f"SimulatedUpper({self.bound:.4g} with standard error {self.standard_error:.2g}, {self.coupling} noise, "
@@ -70,7 +87,7 @@ class SimulatedUpper:
         )
 
     def _repr_html_(self) -> str:
-        tried = ", ".join(f"{name} {value:.4g}" for name, value in self.pilot.items())
+        tried = ", ".join(f"{name} {value:.4g}" for name, value in self.pilot.items()) or "only this one"
         return card(
             "SimulatedUpper",
             [
@@ -92,6 +109,8 @@ class _Game(NamedTuple):
     discount: float
     n_draws: int
     turn: Floats | None = None
+    coupling: Callable[[Floats, Floats], Any] | None = None
+    n_noise: int | None = None
 
 
 def simulated_upper(
@@ -103,6 +122,8 @@ def simulated_upper(
     n_rollouts: int = 1000,
     n_draws: int = 8,
     rng: int | Rng | None = None,
+    coupling: Callable[[Floats, Floats], Any] | None = None,
+    n_noise: int | None = None,
 ) -> SimulatedUpper:
     """Measure an upper bound of the distance between two simulators of real vectors.
 
@@ -114,7 +135,7 @@ def simulated_upper(
         For x and y: ``reset(n, rng)`` returns n initial states, (n, d).
     step : pair of callables
         ``step(states, rng)`` returns the next states, (n, d). All randomness must come from `rng`, and the function
-        must be stateless.
+        must be stateless. With `coupling`: ``step(states, noise)``, with standard normal noise of shape (n, n_noise).
     cost : {"euclidean", "sqeuclidean"} or callable
         A function takes two arrays (..., d) and returns (...).
     discount : float
@@ -123,6 +144,12 @@ def simulated_upper(
     n_draws : int
         Number of successors that are matched.
     rng : None, int or Generator
+    coupling : callable, optional
+        ``coupling(x, y)`` returns an orthogonal matrix for each pair of states, (n, n_noise, n_noise), or one for all:
+        y gets the noise of x multiplied by it, and initial states come from common random numbers. Any such function
+        gives an upper bound; `somcot.torch.NoiseCoupling` learns one. By default the three couplings above are tried.
+    n_noise : int, optional
+        Number of normal variables in a step, with `coupling`; by default that of the coordinates.
 
     Examples
     --------
@@ -133,11 +160,22 @@ def simulated_upper(
     >>> upper = simulated_upper((begin, begin), (walk, walk), discount=0.9, n_rollouts=100, n_draws=2, rng=0)
     >>> upper.bound
     0.0
+
+    y uses its noise with the opposite sign, which the coupling undoes:
+
+    >>> steps = (lambda x, noise: 0.6 * x + 0.5 * noise, lambda y, noise: 0.6 * y - 0.5 * noise)
+    >>> turned = simulated_upper((begin, begin), steps, discount=0.9, rng=0, coupling=lambda x, y: [[-1.0]])
+    >>> turned.bound, turned.coupling
+    (0.0, 'given')
     """
     g = check_discount(discount)
     n = check_count("n_rollouts", n_rollouts, at_least=2)
     game = _Game(_pair("reset", reset), _pair("step", step), _pair_cost(cost), g, check_count("n_draws", n_draws))
     generator = check_rng(rng)
+    if coupling is not None:
+        return _given(game._replace(coupling=coupling, n_noise=n_noise), n, generator)
+    if n_noise is not None:
+        raise ValueError(f"n_noise: found {n_noise!r} without coupling; leave it out, or pass coupling")
     # The rotation depends on separate simulations, made before
     # the pilot, so the measured roll-outs are independent of it.
     turn = _best_turn(game, generator)
@@ -151,6 +189,16 @@ def simulated_upper(
     return SimulatedUpper(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n)), best, pilot, n)
 
 
+def _given(game: _Game, n: int, rng: Rng) -> SimulatedUpper:
+    """The cost of the user's coupling."""
+    if not callable(game.coupling):
+        raise TypeError(f"coupling: found {game.coupling!r}, expected a function of the states of x and y")
+    if game.n_noise is not None:
+        check_count("n_noise", game.n_noise)
+    values = _rolled(game, "given", n, rng)
+    return SimulatedUpper(float(values.mean()), float(values.std(ddof=1) / np.sqrt(n)), "given", {}, n)
+
+
 def _rolled(game: _Game, coupling: str, n: int, rng: Rng) -> Floats:
     """The discounted cost of each of n roll-outs."""
     g = game.discount
@@ -160,7 +208,7 @@ def _rolled(game: _Game, coupling: str, n: int, rng: Rng) -> Floats:
     # g^late, is an unbiased estimate of the rest of the sum.
     last = late + rng.geometric(1.0 - g, n) - 1
     total, alive = np.zeros(n), np.arange(n)
-    advance = _assigned if coupling == "assigned" else _common
+    advance = {"assigned": _assigned, "given": _rotated}.get(coupling, _common)
     turn = game.turn if coupling == "turned" else None
     x, y = advance(game, None, n, turn, rng)
     for t in range(int(last.max()) + 1):
@@ -182,6 +230,33 @@ def _common(
     seed = int(rng.integers(_LARGEST_SEED))
     # A seed for each step: two generators from it yield the same noise, however many numbers a simulator draws.
     return _call(game, 0, now, n, np.random.default_rng(seed)), _call(game, 1, now, n, _generator(seed, turn))
+
+
+def _rotated(
+    game: _Game, now: tuple[Floats, Floats] | None, n: int, turn: Floats | None, rng: Rng
+) -> tuple[Floats, Floats]:
+    """Successors of each pair from explicit noise, which the coupling turns for y."""
+    if now is None:
+        return _common(game, None, n, None, rng)
+    e = rng.standard_normal((n, game.n_noise or now[0].shape[1]))
+    R = _orthogonal(game, now, *e.shape)
+    return _call(game, 0, now, n, e), _call(game, 1, now, n, np.einsum("nij,nj->ni", R, e))
+
+
+def _orthogonal(game: _Game, now: tuple[Floats, Floats], n: int, k: int) -> Floats:
+    """The matrices of the coupling; anything that is not orthogonal would change the distribution of y."""
+    assert game.coupling is not None
+    R = np.asarray(game.coupling(*now), dtype=np.float64)
+    if R.shape not in ((k, k), (n, k, k)):
+        raise ValueError(f"coupling: returned shape {R.shape}, expected ({n}, {k}, {k}) or ({k}, {k})")
+    R = np.broadcast_to(R, (n, k, k))
+    off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(k)).max())
+    if not off <= _ORTHOGONAL:  # NaN as well
+        raise ValueError(
+            f"coupling: R R' differs from the identity by {off:.2g}, expected at most {_ORTHOGONAL:g}; return "
+            "orthogonal matrices, in double precision"
+        )
+    return R
 
 
 def _assigned(
@@ -241,6 +316,12 @@ class _Recorded(np.random.Generator):
         return loc + scale * self.standard_normal(shape or None)
 
 
+def explicit_turn(reset: Simulators, step: Simulators, n_noise: int, discount: float, rng: Rng) -> Floats | None:
+    """The optimal rotation for linear models of simulators with explicit noise; None if these are not stable."""
+    game = _Game(_pair("reset", reset), _pair("step", step), _pair_cost("euclidean"), discount, 1, n_noise=n_noise)
+    return _best_turn(game, rng)
+
+
 def _best_turn(game: _Game, rng: Rng) -> Floats | None:
     """The optimal rotation for linear models of both sides; None if a step does not draw one normal vector."""
     of_x, of_y = _linear(game, 0, rng), _linear(game, 1, rng)
@@ -261,7 +342,8 @@ def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -
     rows, results = [], []
     for _ in range(n_steps):
         generator = _Recorded(int(rng.integers(_LARGEST_SEED)))
-        following = _call(game, side, (states, states), n, generator)
+        explicit = generator if game.n_noise is None else generator.standard_normal((n, game.n_noise))
+        following = _call(game, side, (states, states), n, explicit)
         # The noise must be one (n, k) array of normals per step; otherwise its role in the step cannot be regressed.
         if len(generator.drawn) != 1 or np.shape(generator.drawn[0])[:-1] != (n,):
             return None
@@ -273,8 +355,8 @@ def _linear(game: _Game, side: int, rng: Rng, n: int = 200, n_steps: int = 20) -
     return coefficients[:, :d], coefficients[:, d:-1]
 
 
-def _call(game: _Game, side: int, now: tuple[Floats, Floats] | None, n: int, rng: Rng) -> Floats:
-    """Checked states of one simulator: initial states, or the successors of `now`."""
+def _call(game: _Game, side: int, now: tuple[Floats, Floats] | None, n: int, rng: Any) -> Floats:
+    """Checked states of one simulator: initial states, or the successors of `now`; `rng` may be explicit noise."""
     name, output = ("reset", game.reset[side](n, rng)) if now is None else ("step", game.step[side](now[side], rng))
     states = np.asarray(output, dtype=np.float64)
     expected = f"({n}, d)" if now is None else str(now[side].shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -122,6 +122,7 @@ def read_vectors(
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
     delimiter: str | None = None,
+    period: Mapping[str, float] | None = None,
 ) -> Trajectories:
     """Read recordings whose states are vectors of numbers.
 
@@ -136,6 +137,8 @@ def read_vectors(
         As for `from_table`.
     missing : {"error", "cut"}
         Refuse rows in which a number is missing, or split the sequence there.
+    period : mapping of str to float, optional
+        Periodic coordinates, such as ``{"heading": 360.0}``; those of arrays are called x0, x1, ...
 
     Returns
     -------
@@ -153,7 +156,7 @@ def read_vectors(
     if isinstance(data, (str, Input)) or hasattr(data, "__fspath__"):
         source = data if isinstance(data, Input) else identify(data, format)
         if kind_of(source.format).name == "arrays":
-            return _of_arrays(source, terminated, missing)
+            return _of_arrays(source, terminated, missing, period)
     with open_table(source, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = roles_of(table, _named(table, state, sequence, time), sequence, time, None, terminated)
         table, roles = unfolded(table, roles)
@@ -164,7 +167,7 @@ def read_vectors(
     if not len(codes):
         raise ValueError(f"{columns.source}: no rows; check how the table was written")
     rows = Order(columns).samples(codes, tuple(range(len(codes))), options)
-    return _by_rows(values, rows, roles.state)
+    return _by_rows(values, rows, roles.state, period)
 
 
 def _named(table: Table, state: str | Sequence[str] | None, *others: str | None) -> list[str] | None:
@@ -188,17 +191,17 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
     return names
 
 
-def _by_rows(values: Floats, rows: Samples, names: Sequence[str]) -> Trajectories:
+def _by_rows(values: Floats, rows: Samples, names: Sequence[str], period: Mapping[str, float] | None) -> Trajectories:
     assert rows.offsets is not None
     episodes = [
         values[np.append(rows.now[begin:end], rows.following[end - 1])]
         for begin, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
     ]
     ended = False if rows.terminated is None else rows.terminated
-    return Trajectories.from_arrays(episodes, terminated=ended, names=names)
+    return Trajectories.from_arrays(episodes, terminated=ended, names=names, period=period)
 
 
-def _of_arrays(source: Input, terminated: bool | str, missing: str) -> Trajectories:
+def _of_arrays(source: Input, terminated: bool | str, missing: str, period: Mapping[str, float] | None) -> Trajectories:
     if isinstance(terminated, str):
         raise ValueError(f"{source.name}: terminated names a column, but arrays have none; pass True or False")
     arrays = load_arrays(source)
@@ -212,7 +215,8 @@ def _of_arrays(source: Input, terminated: bool | str, missing: str) -> Trajector
             )
         episodes += [*array] if array.ndim == 3 else [array]
     try:
-        return Trajectories.from_arrays(episodes, terminated=terminated, gaps="cut" if missing == "cut" else "refuse")
+        gaps = "cut" if missing == "cut" else "refuse"
+        return Trajectories.from_arrays(episodes, terminated=terminated, gaps=gaps, period=period)
     except ValueError as error:
         note = error.args[0]
         raise ValueError(note.within(source.name) if isinstance(note, Note) else f"{source.name}: {error}") from None
