@@ -104,7 +104,7 @@ def compares_labels(text: str) -> bool:
     >>> compares_labels("labels"), compares_labels("attribute:size")
     (True, False)
     """
-    return text.partition(":")[0] not in ("attribute", "degree", "neighbourhood")
+    return text.partition(":")[0] not in ("attribute", "degree", "neighbourhood", "neighborhood")
 
 
 def reward_column(text: str) -> str | None:

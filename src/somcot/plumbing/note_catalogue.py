@@ -102,9 +102,10 @@ CATALOGUE: dict[str, Kind] = {
         "dropped: missing values are then frequent."),
     # Costs
     "numbers-as-states": Kind(DOUBT, "states are compared by their numbers, and x has {n_x}, y {n_y}; unless both were "
-        "put into the same clusters, pass the cost between their centres: costs.absolute(centres_x, centres_y)",
-        "Clusterings number their states arbitrarily, so equal numbers need not mean equal states. The two sides have "
-        "different numbers of states, which suggests two clusterings. Pass a cost between cluster centres."),
+        "put into the same clusters, pass the cost between their centres: costs.euclidean(centres_x, centres_y); if "
+        "they were, name the states: from_model(model, states=...)",
+        "Clusterings number their states arbitrarily, so equal numbers need not mean equal states. Pass a cost between "
+        "cluster centres. States that were named with states= are compared without this note."),
     "numbered-nodes": Kind(DOUBT, "both sides are graphs with numbered nodes, and 'labels' compares the numbers; "
         "unless equal numbers mean the same node, compare 'degree', 'neighbourhood' or an attribute ('attribute:NAME')",
         "Node numbers usually come from the order of a file. If they do, comparing them is meaningless and the "
