@@ -93,7 +93,7 @@ def read_pair(
 _LONGEST, _NAME = 1 << 30, 1 << 17  # maximal bytes of a cost matrix as text, and of the name of a state
 # The names of the library, except that rewards are named by their column.
 KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
-_NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"}
+_NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"} | {"neighborhood"}
 
 
 def compares_labels(text: str) -> bool:

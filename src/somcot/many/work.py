@@ -128,7 +128,7 @@ def pair_result(plan: JobPlan, i: int, j: int, *, threads: int | None = None) ->
     options, x, y = plan.options, plan.rows[i], plan.columns[j]
     data = x.is_data or y.is_data
     confidence = options.confidence if options.estimated and data else None
-    arguments: dict[str, Any] = {"discount": options.discount, "confidence": confidence, "rng": options.seed}
+    arguments: dict[str, Any] = {**options.timing_arguments, "confidence": confidence, "rng": options.seed}
     if options.grouping and not (x.is_data and y.is_data and options.estimated):
         (argument,) = options.grouping
         raise TypeError(f"{argument}: needs recordings on both sides and method='auto'; leave it out")
@@ -140,7 +140,8 @@ def pair_result(plan: JobPlan, i: int, j: int, *, threads: int | None = None) ->
         return estimate(*_compared(plan, x, y), **arguments, threads=threads, joint=joint)
     one, other, cost = _compared(plan, x, y)
     # The methods for known chains and for vectors choose their threads themselves.
-    if options.estimated and data and plan.points is None:
+    corrected = options.timing.name in ("discount", "average")
+    if options.estimated and data and plan.points is None and corrected:
         arguments["threads"] = threads
     return distance(one, other, cost, method=options.method, **arguments, **_of_vectors(plan))
 

@@ -114,6 +114,10 @@ CATALOGUE: dict[str, Kind] = {
         "the distance is 1; compare 'degree', 'neighbourhood' or an attribute ('attribute:NAME')",
         "The cost by labels is 0 only for equal names. With no name in common the distance is 1 whatever the graphs "
         "do. Use a cost that looks at the structure, or at an attribute of the nodes."),
+    "edge-attributes-ignored": Kind(INFO, "attributes of edges are not compared: {names}; if they matter, write them "
+        "into the nodes, or name a weight: [[weight=NAME]]",
+        "A walk uses the edges and their weights. Labels of edges, such as kinds of bonds, change nothing unless they "
+        "become weights, or attributes of nodes placed on the edges."),
     "labels-look-alike": Kind(DOUBT, "no label is shared, but {one} and {other} look alike; give both the same type",
         "Labels such as 1 and '1' differ for Python, so every pair of states costs 1. Usually one side was read as "
         "text and the other as numbers. Convert one of them."),
