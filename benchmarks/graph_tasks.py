@@ -97,7 +97,7 @@ def subtree_kernel(graphs: Sequence[Any], rounds: int) -> Floats:
         for key, number in count.items():
             features[i, place[key]] = number
     features /= np.linalg.norm(features, axis=1, keepdims=True)
-    return features @ features.T
+    return np.asarray(features @ features.T)
 
 
 def of_pairs(n: int, distance: Callable[[int, int], float]) -> Floats:
@@ -129,10 +129,10 @@ def gromov(graphs: Sequence[Any], structure: str, *, fused: bool) -> Floats:
 
     def inside(graph: Any) -> Floats:
         if structure == "adjacency":
-            return nx.to_numpy_array(graph)
+            return np.asarray(nx.to_numpy_array(graph))
         paths = np.asarray(nx.floyd_warshall_numpy(graph))
         largest = paths[np.isfinite(paths)].max()
-        return np.where(np.isfinite(paths), paths, largest + 1.0) / (largest + 1.0)
+        return np.asarray(np.where(np.isfinite(paths), paths, largest + 1.0) / (largest + 1.0))
 
     tables, mass = [inside(g) for g in graphs], [np.full(len(g), 1.0 / len(g)) for g in graphs]
     labels = [np.array([g.nodes[v]["label"] for v in g]) for g in graphs]
@@ -203,7 +203,7 @@ def nested(score: Callable[..., float], options: Sequence[tuple[Floats, float]],
             inner = list(folds(classes[train], INNER, repeat))
             best = max(
                 range(len(options)),
-                key=lambda k: np.mean([score(*options[k], classes, train[a], train[b]) for a, b in inner]),  # noqa: B023
+                key=lambda k: np.mean([score(*options[k], classes, train[a], train[b]) for a, b in inner]),
             )
             accuracies.append(score(*options[best], classes, train, test))
         means.append(float(np.mean(accuracies)))
@@ -264,7 +264,7 @@ def aligners() -> dict[str, Callable[[Any, Any], list[int]]]:
     def of_metric(cost: str) -> Callable[[Any, Any], list[int]]:
         def align(a: Any, b: Any) -> list[int]:
             x, y = (readers.from_graph(g) for g in (a, b))
-            found = {p.x: p.y for p in couplings.alignment(somcot.distance(x, y, cost, discount=0.9, pairs="all"))}
+            found: Any = {p.x: p.y for p in couplings.alignment(somcot.distance(x, y, cost, discount=0.9, pairs="all"))}
             return [int(found[k]) for k in range(len(a))]
 
         return align
@@ -273,8 +273,8 @@ def aligners() -> dict[str, Callable[[Any, Any], list[int]]]:
         x, y = (readers.from_graph(g, initial="stationary") for g in (a, b))
         result = somcot.distance(x, y, "neighbourhood", discount=0.9)
         columns = linear_sum_assignment(result.state_law, maximize=True)[1]
-        found = {x.states[i]: y.states[j] for i, j in enumerate(columns)}
-        return [int(found[k]) for k in range(len(a))]  # type: ignore[call-overload]
+        found: Any = {x.states[i]: y.states[j] for i, j in enumerate(columns)}
+        return [int(found[k]) for k in range(len(a))]
 
     def tables(a: Any, b: Any) -> tuple[Floats, Floats]:
         nodes = range(len(a))
@@ -320,7 +320,7 @@ def align() -> None:
     print(f"Share of nodes found again, mean over {DRAWS} draws.\n")
     print("| network | edges changed | " + " | ".join(every) + " |")
     print("|---|---|" + "---|" * len(every), flush=True)
-    seconds: Counter[str] = Counter()
+    seconds = dict.fromkeys(every, 0.0)
     for name in networks(0):
         for share in (0.05, 0.1):
             right: dict[str, list[float]] = {method: [] for method in every}

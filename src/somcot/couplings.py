@@ -203,8 +203,8 @@ def alignment(result: Result) -> list[Aligned]:
     unknown = int(np.isnan(V).sum())
     if unknown:
         raise ValueError(
-            f"result: {unknown} of {V.size} pairs of states cannot be reached and have no distance; pass pairs='all' to "
-            "somcot.distance"
+            f"result: {unknown} of {V.size} pairs of states cannot be reached and have no distance; pass pairs='all' "
+            "to somcot.distance"
         )
     metric = (1.0 - result.discount) * V
     rows, columns = linear_sum_assignment(metric)

@@ -252,14 +252,14 @@ def _chosen_group(groups: Mapping[Hashable, ChainOrData], text: str | None) -> H
     return labels[text] if text is not None else list(groups)[-1]
 
 
-def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, ChainOrData]:
+def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, Any]:
     """Processes by the shortest unique ends of their file names."""
     read = list(processes)
     names = [Path(p.name) for p in read]
     for depth in range(1, 20):
         short = ["/".join(name.parts[-depth:]) for name in names]
         if len(set(short)) == len(short):
-            return {name: p.rates or p.value for name, p in zip(short, read, strict=True)}
+            return {name: p.process for name, p in zip(short, read, strict=True)}
     twice = next(str(name) for name in names if names.count(name) > 1)
     raise ValueError(f"{twice}: named twice; every process is compared with itself anyway")
 

@@ -51,7 +51,8 @@ def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
     ----------
     cost : array_like, str or function
         "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"
-        ("neighborhood" is the same); a function of x and y that returns an array, such as `degree`; or an array (data frames are aligned by label).
+        ("neighborhood" is the same); a function of x and y that returns an array, such as `degree`; or an array (data
+        frames are aligned by label).
     x, y : MarkovChain, Samples or Stream
 
     Examples

@@ -282,7 +282,8 @@ def attribute(x: object, y: object, name: str) -> Floats:
     except TypeError:
         odd = next(value for value in (*a, *b) if not isinstance(value, Hashable))
         raise _unusable(name, odd) from None
-    return (codes[0][:, None] != codes[1][None, :]).astype(np.float64)
+    apart: Floats = (codes[0][:, None] != codes[1][None, :]).astype(np.float64)
+    return apart
 
 
 def _is_vector(value: object) -> bool:
@@ -317,8 +318,8 @@ def _vectors(name: str, *sides: tuple[Any, tuple[Any, ...]]) -> list[Floats]:
 
 def _unusable(name: str, value: object, where: str = "") -> ValueError:
     return ValueError(
-        f"attribute: {name!r}{where} is {value!r:.60}, expected numbers, text, or vectors of finite numbers; write it in "
-        "one of these ways"
+        f"attribute: {name!r}{where} is {value!r:.60}, expected numbers, text, or vectors of finite numbers; write it "
+        "in one of these ways"
     )
 
 

@@ -88,7 +88,9 @@ class Member:
 
 def labelled(name: str, processes: Any, *, vectors: bool = False, rates: bool = False) -> dict[Hashable, Any]:
     """Processes by label: a mapping, or a numbered sequence; also Trajectories and ContinuousChain where allowed."""
-    allowed = (MarkovChain, Data, *([Trajectories] if vectors else []), *([ContinuousChain] if rates else []))
+    allowed: Any = MarkovChain | Data
+    allowed = allowed | Trajectories if vectors else allowed
+    allowed = allowed | ContinuousChain if rates else allowed
     if isinstance(processes, MarkovChain | Data | Trajectories | ContinuousChain):
         raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
     if isinstance(processes, Mapping):
@@ -156,12 +158,16 @@ def members(
 def _member(label: Hashable, process: ChainOrData, order: tuple[Hashable, ...]) -> Member:
     with collected() as collected_notes:
         # Rates are solved pair by pair; the model of a single chain serves the forecast and the checkpoint.
-        stepping = process.uniformised(float(process.exits.max()) or 1.0) if isinstance(process, ContinuousChain) else process
-        model = in_order(fit(stepping), order)
+        model = in_order(fit(_in_steps(process)), order)
     notes = [note.within(str(label)) for note in collected_notes]
     if isinstance(process, Samples) and has_memory(process):
         notes.append(Note("memory-episodes", str(label)))
     return Member(label, process, model, notes=tuple(notes))
+
+
+def _in_steps(process: ChainOrData | ContinuousChain) -> ChainOrData:
+    """A chain in discrete time with the same states."""
+    return process.uniformised(float(process.exits.max()) or 1.0) if isinstance(process, ContinuousChain) else process
 
 
 def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:

@@ -160,8 +160,7 @@ class JobPlan:
         for member in [*self.rows, *self.columns]:
             digest.update(repr((member.label, member.reason, tuple(member.process.states))).encode())
             if member.model is not None:
-                rates = [member.process.exits] if isinstance(member.process, ContinuousChain) else []
-                for array in (*member.support, member.model.counts, *_episodes(member.process), *rates):
+                for array in (*member.support, member.model.counts, *_episodes(member.process)):
                     digest.update(np.ascontiguousarray(array).tobytes())
             if member.vectors is not None:
                 digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
@@ -344,8 +343,10 @@ def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
     return 2.4 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
 
 
-def _episodes(process: ChainOrData) -> list[Array]:
+def _episodes(process: ChainOrData | ContinuousChain) -> list[Array]:
     """The arrays beyond the counts that tests and single pairs use."""
+    if isinstance(process, ContinuousChain):  # the uniformised kernel does not determine the rates
+        return [process.exits]
     if not isinstance(process, Samples):
         return []
     return [part for part in (process.now, process.following, process.offsets, process.terminated) if part is not None]
