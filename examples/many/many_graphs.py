@@ -2,11 +2,13 @@
 From graphs to clusters
 =======================
 
-Distances between graphs of three families, with a dendrogram and a map.
+Distances between graphs of three families, with a dendrogram and a map; the same matrix in classifiers.
 """
 
 import matplotlib.pyplot as plt
 import networkx as nx
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
 
 import somcot
 from somcot import plots, readers
@@ -28,3 +30,17 @@ plots.dendrogram(distances, ax=axes[1])
 plots.embedding(distances, ax=axes[2], n_clusters=3)
 print(distances)
 plt.show()
+
+# %%
+# The matrix is a precomputed metric for scikit-learn, and ``kernel`` makes a kernel of it. The first two graphs of
+# each family are used for training, the others are classified.
+family = [name.split()[0] for name in distances.labels]
+train, test = range(6), range(6, 12)
+nearest = KNeighborsClassifier(1, metric="precomputed").fit(
+    distances.values[:6, :6], [family[k] for k in train]
+)  # rows are new graphs, columns those of the training
+print("nearest neighbours:", nearest.predict(distances.values[6:, :6]).tolist())
+kernel = distances.kernel(gamma=1.0)
+machine = SVC(kernel="precomputed", C=10).fit(kernel[:6, :6], [family[k] for k in train])
+print("support vectors:   ", machine.predict(kernel[6:, :6]).tolist())
+print("correct:           ", [family[k] for k in test])
