@@ -119,6 +119,18 @@ def test_the_kernel_computes_the_equations() -> None:
     assert again.rank(stream(paths, again), 0, len(levels), armed=True) == int(np.argmax(levels))
 
 
+def test_odd_steps_are_evidence_for_random_events() -> None:
+    found, b, reference = detector(120, 0)
+    assert found.cut is not None
+    t, (a, _) = found.tables, reference.units(found.cut, np.append(np.arange(7) == 6, False))
+    plain = PlainRanks(t, b, 0)
+    steps = [step for u in range(len(a.how)) for step in plain.steps(a, u)]
+    shares = np.bincount([j for _, j in steps], minlength=len(t.entropy)) / len(steps)
+    np.testing.assert_allclose(t.odd, np.maximum(np.log(0.95 + 0.05 * shares / t.p), 0.0), atol=1e-12)
+    assert (t.odd[t.unseen & (shares > 0)] > 0.0).any()
+    assert ((t.odd > 0.0) & ~t.unseen).any()
+
+
 def test_bets_are_densities() -> None:
     """Their integral over ranks is 1, within the rounding of the tilts; nothing is bet on a score without values."""
     found, _, _ = detector(300, 3)
@@ -278,6 +290,40 @@ def test_without_names_and_ends_cycles_are_scored() -> None:
     assert monitor.detector == "endless"
     assert "approximate" in monitor.guarantee
     assert "cycles of" in monitor.guarantee
+
+
+def coin(n: int, seed: int, *, repeats: float = 0.5) -> list[int]:
+    """Two states with equal rows; whether a step repeats the last one is what changes."""
+    rng, path = RNG(seed), [0, 1]
+    for draw in rng.random(n).tolist():
+        stay = repeats if path[-1] == path[-2] else 1.0 - repeats
+        path.append(path[-1] if draw < stay else 1 - path[-1])
+    return path
+
+
+@pytest.mark.parametrize("window", [20_000, 10])
+def test_an_alarm_by_a_cycle_is_the_same_however_events_are_cut(window: int) -> None:
+    stream, alarms = [*coin(5000, 2), *coin(5000, 3, repeats=0.85)], []
+    reference = Samples.from_trajectories([coin(20_000, 1)])
+    for step in (len(stream), 317):
+        monitor = Monitor(reference, discount=0.9, window=window, one_false_alarm_per=100_000)
+        for begin in range(0, len(stream), step):
+            monitor.update(stream[begin : begin + step])
+        alarms.append(monitor.alarm)
+    alarm = alarms[0]
+    assert alarm is not None
+    assert alarm == alarms[1]
+    assert "the order of steps changed since cycle" in alarm.what
+    assert 4950 <= alarm.since <= alarm.event <= 5300
+    assert alarm.threshold <= alarm.evidence <= 1e6 * alarm.threshold
+
+
+@pytest.mark.parametrize("window", [3, 8])
+def test_a_window_shorter_than_a_sequence(window: int) -> None:
+    monitor = Monitor(samples(sessions(400, 40)), discount=0.9, window=window)
+    (alarm,) = monitor.update(*fed([[5, 5, 5, 5, 5, 5]] * 500))
+    assert 1 <= alarm.since_sequence <= alarm.sequence
+    assert alarm.what
 
 
 def test_the_teachers_are_two_fifths() -> None:
