@@ -72,6 +72,7 @@ def test_a_walk_that_starts_in_the_long_run(tmp_path: Path) -> None:
         from_graph(nx.Graph([(0, 1), (2, 3), (3, 4)]), initial="stationary")
 
 
+@pytest.mark.filterwarnings("ignore:graph. attributes of edges are not compared")
 def test_a_weight_that_no_edge_has() -> None:
     graph = nx.Graph()
     graph.add_edge("a", "b", length=3)
