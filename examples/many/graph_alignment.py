@@ -54,7 +54,7 @@ print(result)
 def share_matched(graph: nx.Graph) -> float:
     """The share of members that are matched to themselves, or to a member with the same friends."""
     result = somcot.distance(walk(club), walk(graph), "degree", discount=0.9, pairs="all")
-    matches = {int(pair.x): int(pair.y) for pair in couplings.alignment(result)}
+    matches = {int(str(pair.x)): int(str(pair.y)) for pair in couplings.alignment(result)}
     back = {new: old for old, new in names.items()}
     return float(np.mean([set(club[i]) - {back[j]} == set(club[back[j]]) - {i} for i, j in matches.items()]))
 

@@ -44,3 +44,19 @@ kernel = distances.kernel(gamma=1.0)
 machine = SVC(kernel="precomputed", C=10).fit(kernel[:6, :6], [family[k] for k in train])
 print("support vectors:   ", machine.predict(kernel[6:, :6]).tolist())
 print("correct:           ", [family[k] for k in test])
+
+# %%
+# Molecules of the MUTAG data set (188 graphs): accuracy of a support vector machine and of nearest neighbours, twice
+# ten folds, options chosen within the training part (``python -m benchmarks.graph_tasks classify FOLDER MUTAG``).
+#
+# ====================================  =====  =====
+# method                                SVM    k-NN
+# ====================================  =====  =====
+# distance_matrix, labels               0.861  0.853
+# ... and neighbourhoods                0.883  0.843
+# Weisfeiler-Lehman subtree kernel      0.856  0.832
+# Wasserstein Weisfeiler-Lehman (WWL)   0.883  0.838
+# ====================================  =====  =====
+#
+# On 120 random graphs of PTC_MR no method is clearly better than the largest class (0.567): 0.546 and 0.517, 0.546 and
+# 0.579, 0.575 and 0.592, 0.583 and 0.517.

@@ -37,6 +37,7 @@ from somcot.plumbing.notes import Note, Share, codes, collected, restored
 from somcot.plumbing.records import CheckpointError
 from somcot.plumbing.text import Report, meter
 from somcot.problem import ChainOrData
+from somcot.timed import ContinuousChain
 from somcot.trajectories import Trajectories
 
 __all__ = [
@@ -230,7 +231,8 @@ class MatrixCheckpoint:
 
 # --- Distances between many processes
 
-Processes = Mapping[Any, ChainOrData | Trajectories] | Sequence[ChainOrData | Trajectories]
+Process = ChainOrData | Trajectories | ContinuousChain
+Processes = Mapping[Any, Process] | Sequence[Process]
 _CHUNK, _TASK = 0.25, 1.5  # seconds of work in a local chunk, and in a task for a cluster
 
 
