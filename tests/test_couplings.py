@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MemoryLimitError
-from somcot.couplings import Coupling, conditional, residuals, round_occupancy, round_symmetric, round_to_marginals
+from somcot.couplings import (
+    Coupling,
+    alignment,
+    conditional,
+    residuals,
+    round_occupancy,
+    round_symmetric,
+    round_to_marginals,
+)
 from tests.instances import Floats, dense_kernel, random_problem
 
 
@@ -153,3 +161,26 @@ def test_coupling_too_large_for_memory_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_from_dense_refuses_wrong_shapes() -> None:
     with pytest.raises(ValueError, match="mu: shape"):
         Coupling.from_dense(np.zeros((2, 2, 3, 2)), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_alignment_is_the_best_permutation_of_the_metric(seed: int) -> None:
+    from itertools import permutations
+
+    rng = np.random.default_rng(seed)
+    x, y = (somcot.MarkovChain(rng.dirichlet(np.ones(5), 5), states=list(names)) for names in ("abcde", "vwxyz"))
+    cost = rng.random((5, 5))
+    metric = somcot.metric(x, y, cost, discount=0.8)
+    best = min(permutations(range(5)), key=lambda order: sum(metric[i, j] for i, j in enumerate(order)))
+    found = alignment(somcot.distance(x, y, cost, discount=0.8, pairs="all"))
+    assert [(pair.x, pair.y) for pair in found] == [("abcde"[i], "vwxyz"[j]) for i, j in enumerate(best)]
+    np.testing.assert_allclose([pair.distance for pair in found], [metric[i, j] for i, j in enumerate(best)], rtol=1e-9)
+
+
+def test_alignments_need_all_pairs_and_a_discount() -> None:
+    stays = somcot.MarkovChain(np.eye(3))
+    with pytest.raises(ValueError, match=r"result: 8 of 9 pairs .* pass pairs='all'"):
+        alignment(somcot.distance(stays, stays, discount=0.9))
+    assert len(alignment(somcot.distance(stays, somcot.random_walk(2), discount=0.9, pairs="all"))) == 2
+    with pytest.raises(ValueError, match="result: found a distance with horizon=3"):
+        alignment(somcot.distance(stays, stays, horizon=3))

@@ -71,6 +71,7 @@ def test_episodes_stay_in_one_piece() -> None:
         Samples.from_transitions([0, 1], [1, 0], discount=0.9).connected()
 
 
+@pytest.mark.filterwarnings("ignore:cost. states are compared by their numbers")  # both have the same clusters
 def test_a_posterior_gives_a_distribution_of_distances() -> None:
     markov = pytest.importorskip("deeptime.markov")
     bayesian = pytest.importorskip("deeptime.markov.msm").BayesianMSM

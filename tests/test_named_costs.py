@@ -175,3 +175,57 @@ def test_disjoint_labels_are_said() -> None:
         assert somcot.distance(one, other, discount=0.9).distance == 1.0
     with noted("no-shared-labels"):
         somcot.costs.labels(one.states, other.states)
+
+
+def test_vectors_of_nodes_are_euclidean() -> None:
+    """Lists, arrays and tuples of numbers; a move by 1e-6 costs 1e-6, not 1."""
+    points = [[0.0, 0.0], [3.0, 4.0], [0.0, 1e-6]]
+    for kind in (list, tuple, np.array):
+        graph = nx.path_graph(3)
+        for node, point in enumerate(points):
+            graph.nodes[node]["place"] = kind(point)
+        walk = from_graph(graph)
+        np.testing.assert_array_equal(costs.between("attribute:place", walk, walk), costs.euclidean(points, points))
+    graph.nodes[2]["place"] = np.array([1.0])
+    with pytest.raises(ValueError, match="attribute: 'place' of state 2 has 1 numbers, that of others 2"):
+        costs.attribute(walk, from_graph(graph), "place")
+    for odd in (["a", "b"], [[1.0, 2.0]], [np.nan, 1.0], "text"):
+        graph.nodes[2]["place"] = odd
+        with pytest.raises(ValueError, match="attribute: 'place' of state 2 is "):
+            costs.attribute(walk, from_graph(graph), "place")
+    with pytest.raises(ValueError, match="attribute: 'place' is "):
+        costs.neighbourhood(walk, walk, attribute="place")
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, {0: {1: 2}, 1: {1: 3}}, "odd")
+    with pytest.raises(ValueError, match="attribute: 'odd' is "):
+        costs.attribute(from_graph(graph), from_graph(graph), "odd")
+    pairs = [("C", "H"), ("C", "O")]
+    for node in range(2):
+        graph.nodes[node]["bond"] = pairs[node]  # tuples of text are labels
+    np.testing.assert_array_equal(costs.attribute(from_graph(graph), from_graph(graph), "bond"), [[0, 1], [1, 0]])
+
+
+def test_both_spellings_and_both_directions() -> None:
+    x, y = (from_graph(nx.barabasi_albert_graph(n, 2, seed=n)) for n in (12, 17))
+    for rounds in ("", ":3"):
+        table = costs.between(f"neighbourhood{rounds}", x, y)
+        np.testing.assert_array_equal(costs.between(f"neighborhood{rounds}", x, y), table)
+        np.testing.assert_array_equal(costs.between(f"neighbourhood{rounds}", y, x), np.asarray(table).T)
+
+
+def test_cluster_numbers_of_two_models_give_a_note() -> None:
+    from types import SimpleNamespace
+
+    model = SimpleNamespace(transition_matrix=np.array([[0.9, 0.1], [0.3, 0.7]]))
+    a, b = somcot.readers.from_model(model), somcot.readers.from_model(model)
+    with noted("numbers-as-states"):
+        somcot.distance(a, b, discount=0.9)
+    with noted("numbers-as-states"):
+        somcot.distance_matrix([a, b], discount=0.9)
+    with noted("numbers-as-states"):
+        somcot.msm.posterior_distances([model, model], [model, model], discount=0.9)
+    named = somcot.readers.from_model(model, states=["open", "closed"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        somcot.distance(a, b, costs.euclidean([[0.0], [1.0]], [[0.0], [1.0]]), discount=0.9)
+        somcot.distance(named, named, discount=0.9)

@@ -9,10 +9,9 @@ are matched by the structure of the network alone, without names or attributes.
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 import somcot
-from somcot import readers
+from somcot import couplings, readers
 
 # %%
 # Zachary's karate club, and a copy with randomly renamed members. The cost of two members is the difference of their
@@ -47,16 +46,15 @@ result = somcot.distance(walk(club), complete, "neighbourhood", discount=0.9)
 print(result)
 
 # %%
-# Distance 0: the networks are isomorphic. The metric measures the difference of every pair of members, and an optimal
-# assignment matches them. Members with the same neighbours cannot be distinguished.
+# Distance 0: the networks are isomorphic. The metric measures the difference of every pair of members, and
+# `couplings.alignment` finds the assignment with the smallest total. Members with the same neighbours cannot be
+# distinguished.
 
 
 def share_matched(graph: nx.Graph) -> float:
     """The share of members that are matched to themselves, or to a member with the same friends."""
-    a, b = walk(club), walk(graph)
-    metric = somcot.metric(a, b, somcot.costs.between("neighbourhood", a, b), discount=0.9)
-    rows, columns = linear_sum_assignment(metric)
-    matches = {int(a.states[i]): int(b.states[j]) for i, j in zip(rows, columns, strict=True)}
+    result = somcot.distance(walk(club), walk(graph), "degree", discount=0.9, pairs="all")
+    matches = {int(str(pair.x)): int(str(pair.y)) for pair in couplings.alignment(result)}
     back = {new: old for old, new in names.items()}
     return float(np.mean([set(club[i]) - {back[j]} == set(club[back[j]]) - {i} for i, j in matches.items()]))
 
@@ -85,3 +83,23 @@ right.axhline(1 / 34, color="gray", linestyle=":", label="by chance")
 right.set(xlabel="friendships lost (of 78)", ylabel="share of members matched", ylim=(0, 1.03))
 right.legend(frameon=False)
 plt.show()
+
+# %%
+# Other methods on other networks, with 5 or 10 % of the edges replaced by others: the share of nodes that are found
+# again, mean over 20 draws (``python -m benchmarks.graph_tasks align``). The alignment by degrees is best in six of the
+# eight rows. Where nodes have almost the same degree (WS 60), Gromov-Wasserstein plans and FAQ find hardly any.
+#
+# ==============  =======  ======  =============  =============  ====  ============  ====
+# ..                       alignment              coupling       ..    ..            ..
+# --------------  -------  ---------------------  -------------  ----  ------------  ----
+# network         changed  degree  neighbourhood  neighbourhood  GW    FGW, degree   FAQ
+# ==============  =======  ======  =============  =============  ====  ============  ====
+# karate          5 %      0.88    0.84           0.85           0.79  0.79          0.75
+# karate          10 %     0.67    0.45           0.51           0.59  0.51          0.60
+# Les Miserables  5 %      0.92    0.83           0.87           0.89  0.78          0.87
+# Les Miserables  10 %     0.84    0.55           0.64           0.79  0.65          0.82
+# BA 60           5 %      0.96    0.76           0.88           0.78  0.80          0.99
+# BA 60           10 %     0.73    0.38           0.45           0.61  0.46          0.64
+# WS 60           5 %      0.68    0.54           0.69           0.08  0.16          0.10
+# WS 60           10 %     0.29    0.18           0.20           0.03  0.11          0.04
+# ==============  =======  ======  =============  =============  ====  ============  ====

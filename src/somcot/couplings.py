@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from somcot.chains import MarkovChain
+    from somcot.result import Result
 
 __all__ = [
+    "Aligned",
     "Coupling",
     "Maps",
     "Match",
     "Residuals",
+    "alignment",
     "conditional",
     "flow_residual",
     "residuals",
@@ -69,6 +72,14 @@ class Match(NamedTuple):
     y: Hashable
     probability: float
     occupancy: float
+
+
+class Aligned(NamedTuple):
+    """A state of X, the state of Y assigned to it, and the distance of the processes started in the two."""
+
+    x: Hashable
+    y: Hashable
+    distance: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +172,46 @@ def conditional(state_law: Floats) -> Floats:
     uniform = np.full_like(state_law, 1.0 / state_law.shape[1])
     np.divide(state_law, rows, out=uniform, where=rows > 0)
     return uniform
+
+
+def alignment(result: Result) -> list[Aligned]:
+    """A one-to-one assignment of states with the smallest total distance, in the order of the states of X.
+
+    The distance of two states is that of the processes started in them (`somcot.metric`). Such an assignment aligns
+    the nodes of two graphs; `Result.matches` follows the coupling instead and may use a state several times. If the
+    numbers of states differ, the surplus states of the larger side remain without a partner.
+
+    Parameters
+    ----------
+    result : Result
+        Of two known chains, with the discounted distance of all pairs: ``distance(..., discount=0.9, pairs="all")``.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x = somcot.MarkovChain([[0.9, 0.1], [0.5, 0.5]], states=["home", "cart"])
+    >>> y = somcot.MarkovChain([[0.5, 0.5], [0.1, 0.9]], states=["Warenkorb", "Start"])
+    >>> cost = [[0.2, 0.0], [0.0, 0.2]]
+    >>> [(pair.x, pair.y) for pair in alignment(somcot.distance(x, y, cost, discount=0.9, pairs="all"))]
+    [('home', 'Start'), ('cart', 'Warenkorb')]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if result.clock.name != "discount":
+        raise ValueError(f"result: found a distance with {result.clock.asked}, expected a discount below 1")
+    V = np.asarray(result.potential)
+    unknown = int(np.isnan(V).sum())
+    if unknown:
+        raise ValueError(
+            f"result: {unknown} of {V.size} pairs of states cannot be reached and have no distance; pass pairs='all' "
+            "to somcot.distance"
+        )
+    metric = (1.0 - result.discount) * V
+    rows, columns = linear_sum_assignment(metric)
+    return [
+        Aligned(result.states_x[i], result.states_y[j], float(metric[i, j]))
+        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+    ]
 
 
 def flow_residual(state_law: Floats, next_law: Floats, start: Floats, discount: float) -> float:

@@ -18,7 +18,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
-from somcot.plumbing.notes import Note, relayed
+from somcot.plumbing.notes import Note, collected, relayed
 from somcot.plumbing.text import figure
 from somcot.readers.array_files import from_dtrajs, from_model
 from somcot.result import Result
@@ -101,8 +101,12 @@ def posterior_distances(
     n = min(len(side) for side in sides if len(side) > 1) if any(len(side) > 1 for side in sides) else 1
     # Draws are paired by their order; the posteriors are independent, so any pairing is as good.
     a, b = (side * n if len(side) == 1 else side[:n] for side in sides)
-    _warn_of_numbers(cost, a[0], b[0])
-    values = [distance(v, w, cost, discount=discount, method="exact").distance for v, w in zip(a, b, strict=True)]
+    # Every draw has the same notes; they are given once.
+    with collected() as notes:
+        _warn_of_numbers(cost, a[0], b[0])
+        values = [distance(v, w, cost, discount=discount, method="exact").distance for v, w in zip(a, b, strict=True)]
+    for note in notes:
+        warn(note, DataWarning)
     return PosteriorDistances(np.array(values), level)
 
 

@@ -57,10 +57,15 @@ def test_every_clock_is_the_one_of_the_library(command: Command, folder: Path) -
         assert found["distance"] == somcot.distance(a, b, **clock).distance
         values = ask(command, folder, "metric", "a.npy", "b.npy", *words)["metric"]
         np.testing.assert_array_equal(values, somcot.metric(a, b, **clock))
+        found = ask(command, folder, "matrix", "a.npy", "b.npy", *words)
+        assert found["values"] == somcot.distance_matrix([a, b], **clock).values.tolist()
+        assert {name: found[name] for name in clock} == clock
     fast, slow = somcot.ContinuousChain(RATES, np.full(3, 1 / 3)), somcot.ContinuousChain(RATES / 2)
     found = ask(command, folder, "distance", "r.npy", "s.npz", "--rate", "0.3")
     assert found["distance"] == somcot.distance(fast, slow, rate=0.3).distance
     assert found["clock"] == {"name": "rate", "value": 0.3, "settling": None}
+    values = ask(command, folder, "matrix", "r.npy", "s.npz", "--rate", "0.3")["values"]
+    assert values[0][1] == found["distance"]
     assert (found["x"]["kind"], found["y"]["n_transitions"]) == ("rates", 4)
     found = ask(command, folder, "distance", "may.csv", "june.csv", *TABLE, "--total")
     assert found["clock"]["name"] == "total"

@@ -509,3 +509,61 @@ def test_the_forecast_of_a_dense_pair(n: int, seconds: float) -> None:
         recorded, "labels", MatrixSettings(0.9, "auto", 0.9, simultaneous=False, tests=None, seed=0)
     )
     assert seconds / 3 < preparing.forecast(plan, 1) < 3 * seconds
+
+
+ABSORBING = [MarkovChain([[1 - p, p, 0], [0, 0.5, 0.5], [0, 0, 1]]) for p in (0.2, 0.5, 0.9)]
+RATES = [somcot.ContinuousChain([[-r, r, 0], [1, -2, 1], [0, r, -r]]) for r in (0.5, 1.0, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("processes", "clock"),
+    [(WALKS, {"discount": 1}), (WALKS, {"horizon": 7}), (RATES, {"rate": 0.3}), (ABSORBING, {"total": True}),
+     (list(DATA.values())[:3], {"discount": 1}), (list(DATA.values())[:3], {"horizon": 5})],
+)  # fmt: skip
+def test_every_clock_has_the_bits_of_a_single_call(processes: list[Any], clock: dict[str, Any]) -> None:
+    found = distance_matrix(processes, **clock)
+    assert not found.n_failed
+    for i, x in enumerate(processes):
+        assert found.values[i, i] == 0.0
+        for j, y in enumerate(processes[i + 1 :], i + 1):
+            alone = somcot.distance(x, y, **clock)
+            assert found.values[i, j] == found.values[j, i] == alone.distance
+    assert found.clock is not None
+    assert found.clock == somcot.distance(processes[0], processes[1], **clock).clock
+    assert str(found.clock) in repr(found)
+
+
+def test_clocks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"processes\[0\]: found ContinuousChain.* take rate=r"):
+        distance_matrix(RATES, discount=0.9)
+    with pytest.raises(TypeError, match=r"processes\[0\]: found MarkovChain, expected a ContinuousChain with rate=0.1"):
+        distance_matrix(WALKS, rate=0.1)
+    with pytest.raises(TypeError, match="expected exactly one"):
+        distance_matrix(WALKS, discount=0.9, horizon=3)
+    with pytest.raises(ValueError, match=r"tests: needs a discount below 1, found horizon=3"):
+        distance_matrix(DATA, horizon=3, tests="bh")
+    with warnings.catch_warnings(), noted("no-correction"):
+        warnings.simplefilter("always")
+        assert distance_matrix(DATA, horizon=3, confidence=0.9).confidence is None
+    checkpoint = tmp_path / "cells"
+    distance_matrix(WALKS, horizon=3, checkpoint=checkpoint)
+    with pytest.raises(CheckpointError, match="other processes or options"):
+        distance_matrix(WALKS, horizon=4, checkpoint=checkpoint)
+
+
+def test_the_matrix_is_a_precomputed_metric_and_kernel(tmp_path: Path) -> None:
+    nx, sklearn = pytest.importorskip("networkx"), pytest.importorskip("sklearn.neighbors")
+    graphs = [nx.cycle_graph(6), nx.star_graph(5), nx.path_graph(6), nx.cycle_graph(9), nx.star_graph(7)]
+    walks = [somcot.readers.from_graph(graph, initial="stationary") for graph in graphs]
+    found = distance_matrix(walks, "neighbourhood", discount=0.9)
+    assert (found.values.diagonal() == 0.0).all()
+    assert (found.values >= 0.0).all()
+    nearest = sklearn.KNeighborsClassifier(1, metric="precomputed").fit(np.asarray(found), [0, 1, 2, 0, 1])
+    assert nearest.predict(found.values).tolist() == [0, 1, 2, 0, 1]
+    np.testing.assert_array_equal(found.kernel(2.0), np.exp(-2.0 * found.values))
+    assert (found.kernel().diagonal() == 1.0).all()
+    for wrong in (0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="gamma"):
+            found.kernel(wrong)
+    found.save(tmp_path / "m.npz")
+    assert DistanceMatrix.load(tmp_path / "m.npz").clock == found.clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_a_walk_that_starts_in_the_long_run(tmp_path: Path) -> None:
         from_graph(nx.Graph([(0, 1), (2, 3), (3, 4)]), initial="stationary")
 
 
+@pytest.mark.filterwarnings("ignore:graph. attributes of edges are not compared")
 def test_a_weight_that_no_edge_has() -> None:
     graph = nx.Graph()
     graph.add_edge("a", "b", length=3)
@@ -156,3 +158,16 @@ def test_gml(tmp_path: Path) -> None:
         (tmp_path / "bad.gml").write_text(bad)
         with pytest.raises(ValueError, match=r"bad\.gml: (not valid GML|not ASCII|.*no nodes)"):
             read_graph(tmp_path / "bad.gml")
+
+
+def test_attributes_of_edges_are_named() -> None:
+    graph = nx.path_graph(3)
+    graph.edges[0, 1].update(bond="double", weight=2.0)
+    with noted("edge-attributes-ignored", names="'bond'"):
+        walk = from_graph(graph)
+    np.testing.assert_allclose(_first_row(walk), [0.0, 1.0, 0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del graph.edges[0, 1]["bond"]
+        from_graph(graph)
+        from_graph(graph, weight=None)

@@ -79,6 +79,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "matrix": (
         Example("weeks of one table", f"somcot matrix log.csv --by week {_WITH_COLUMNS} --discount 0.9 -o weeks.html"),
         Example("several files", f"somcot matrix *.csv {_WITH_COLUMNS} --discount 0.9 -o distances.csv"),
+        Example("graphs in the long run", "somcot matrix *.graphml --cost degree --discount 1 -o graphs.html"),
     ),
     "explain": (
         Example("one note", "somcot explain overlapping-steps"),

@@ -94,7 +94,7 @@ def read_pair(
 _LONGEST, _NAME = 1 << 30, 1 << 17  # maximal bytes of a cost matrix as text, and of the name of a state
 # The names of the library, except that rewards are named by their column.
 KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
-_NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"}
+_NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"} | {"neighborhood"}
 
 
 def compares_labels(text: str) -> bool:
@@ -105,7 +105,7 @@ def compares_labels(text: str) -> bool:
     >>> compares_labels("labels"), compares_labels("attribute:size")
     (True, False)
     """
-    return text.partition(":")[0] not in ("attribute", "degree", "neighbourhood")
+    return text.partition(":")[0] not in ("attribute", "degree", "neighbourhood", "neighborhood")
 
 
 def reward_column(text: str) -> str | None:

@@ -19,6 +19,7 @@ from somcot.cli.decisions import StrataOptions
 from somcot.cli.options import (
     ALARM,
     By,
+    ClockOptions,
     Cost,
     Json,
     Method,
@@ -50,7 +51,7 @@ _WORTH_SAYING, _LONG = 2.0, 300.0  # seconds above which the forecast is shown, 
 def matrix(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="One file per process, or one file with --by.")],
     *,
-    discount: SuggestedBelowOne = None,
+    clock: ClockOptions,
     by: By = None,
     vectors: VectorOptions,
     grouping: StrataOptions,
@@ -82,6 +83,7 @@ def matrix(
     from somcot.cli.cost_and_cells import read_in_cells, shared_cost
     from somcot.cli.output import caught, check_targets, command_line, console, deliver, for_terminal, print_json
     from somcot.cli.screens import show_matrix, show_written
+    from somcot.clocks import Clock
     from somcot.many.plan import MatrixSettings, prepare
 
     paths = out or []
@@ -90,6 +92,7 @@ def matrix(
             raise ValueError(f"--out: found {str(path)!r}, expected a file ending in {', '.join(ENDINGS)}")
     targets: dict[str, Path | None] = {f"--out {path}": path for path in paths}
     check_targets(targets | {"--checkpoint": checkpoint}, (*files, cost))
+    clock.check()
     vectors.check()
     if vectors.wanted and by is not None:
         raise ValueError("--by: not together with --cells; name one file for each recording")
@@ -103,19 +106,22 @@ def matrix(
             table: Any = recordings.cost
             cost = recordings.cost
         else:
-            processes, more = _read(files, reading, cost, by, grouping.columns), {}
+            processes, more = _read(files, reading, cost, by, grouping.columns, clock.rate), {}
             table = shared_cost(cost, processes)
-        discount = _discount(discount, processes)
+        if clock == ClockOptions():
+            clock = replace(clock, discount=_discount(None, processes))
+        chosen = Clock.chosen(**clock.arguments())
         settings = MatrixSettings(
-            discount, method, confidence, simultaneous, tests, seed, **grouping.arguments(vectors.wanted)
-        )
+            chosen.discount, method, confidence, simultaneous, tests, seed, clock=chosen,
+            **grouping.arguments(vectors.wanted),
+        )  # fmt: skip
         plan = prepare(processes, table, settings, **more)
         _announce(plan, workers, yes=yes)
         distances = _compute(plan, checkpoint, workers)
     notes = _without_unseen(messages)
     distances = replace(distances, notes=tuple(for_terminal(_without_unseen(distances.notes))))
     content = {
-        "somcot": somcot.__version__, "command": "matrix", "cost": cost, "discount": discount, "confidence": confidence,
+        "somcot": somcot.__version__, "command": "matrix", "cost": cost, **clock.arguments(), "confidence": confidence,
         "simultaneous": simultaneous, "tests": tests, "method": method, "seed": seed, **_as_json(distances),
         "warnings": [*distances.notes, *notes], "seconds": distances.seconds,
     }  # fmt: skip
@@ -212,7 +218,12 @@ def _without_unseen(notes: Iterable[str]) -> list[str]:
 
 
 def _read(
-    files: Sequence[str], reading: Reading, cost: str, by: str | None, attributes: Sequence[str] = ()
+    files: Sequence[str],
+    reading: Reading,
+    cost: str,
+    by: str | None,
+    attributes: Sequence[str] = (),
+    rate: float | None = None,
 ) -> dict[Hashable, ChainOrData]:
     from somcot.cli.cost_and_cells import reward_column
     from somcot.cli.inputs import read_groups, read_processes
@@ -222,8 +233,12 @@ def _read(
         if len(files) < 2:
             raise ValueError(f"{files[0]}: one file; name several, or split it with --by COLUMN")
         processes = read_processes(files, reading, reward, attributes=attributes)
-        for timed in (p for p in processes if p.rates is not None):
-            raise ValueError(f"{timed.name}: holds rates of a chain in continuous time; somcot distance takes them")
+        for timed in (p for p in processes if rate is None and p.rates is not None):
+            raise ValueError(f"{timed.name}: holds rates of a chain in continuous time; pass --rate R, say 0.1")
+        for stepping in (p for p in processes if rate is not None and p.rates is None):
+            raise ValueError(f"--rate: {stepping.name} is a process in discrete time; use --discount instead")
+        if rate is not None:
+            return _short_names(processes)
         return _with_text_labels(_short_names(processes))
     if len(files) != 1:
         raise ValueError(f"--by: splits one file into groups, but {len(files)} files are named; name one")
@@ -237,14 +252,14 @@ def _chosen_group(groups: Mapping[Hashable, ChainOrData], text: str | None) -> H
     return labels[text] if text is not None else list(groups)[-1]
 
 
-def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, ChainOrData]:
+def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, Any]:
     """Processes by the shortest unique ends of their file names."""
     read = list(processes)
     names = [Path(p.name) for p in read]
     for depth in range(1, 20):
         short = ["/".join(name.parts[-depth:]) for name in names]
         if len(set(short)) == len(short):
-            return {name: p.value for name, p in zip(short, read, strict=True)}
+            return {name: p.process for name, p in zip(short, read, strict=True)}
     twice = next(str(name) for name in names if names.count(name) > 1)
     raise ValueError(f"{twice}: named twice; every process is compared with itself anyway")
 

@@ -50,8 +50,9 @@ def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
     Parameters
     ----------
     cost : array_like, str or function
-        "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"; a
-        function of x and y that returns an array, such as `degree`; or an array (data frames are aligned by label).
+        "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"
+        ("neighborhood" is the same); a function of x and y that returns an array, such as `degree`; or an array (data
+        frames are aligned by label).
     x, y : MarkovChain, Samples or Stream
 
     Examples
@@ -92,7 +93,7 @@ def _named(text: str, x: object, y: object) -> ArrayLike | FeatureCost:
         return attribute(x, y, rest)
     if text == "degree":
         return degree(x, y)
-    if name == "neighbourhood" and (text == name or (rest.isascii() and rest.isdigit())):
+    if name in ("neighbourhood", "neighborhood") and (text == name or (rest.isascii() and rest.isdigit())):
         # A number of thousands of digits is refused later, by its value.
         return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:4000]))
     hint = "; mean rewards are 'features'" if name in ("reward", "rewards") else ""
@@ -109,6 +110,9 @@ def _of_labels(x: Any, y: Any) -> Floats:
                 f"cost: {name} has no state labels; pass the cost as an array, or pass states= with the labels of a "
                 "stream"
             )
+    if all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y)):  # models of `from_model`
+        warn(Note("numbers-as-states", "cost", n_x=len(x.states), n_y=len(y.states)), DataWarning)
+        return labels(x.states, y.states)
     graphs = all(getattr(side, "attributes", None) is not None for side in (x, y))  # only graphs have attributes
     if graphs and _is_numbered(x) and _is_numbered(y):
         warn(Note("numbered-nodes", "cost"), DataWarning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -237,7 +238,8 @@ _ROUNDS = 1000  # maximal number of steps; walks that mix have done so by then
 def attribute(x: object, y: object, name: str) -> Floats:
     """Difference of an attribute of the states, such as those of the nodes of a graph.
 
-    Absolute difference of numbers; for text (or other labels), 0 if equal and 1 otherwise.
+    Absolute difference of numbers, Euclidean distance of vectors (lists, tuples or arrays of numbers); for text (or
+    other labels), 0 if equal and 1 otherwise.
 
     Parameters
     ----------
@@ -258,7 +260,12 @@ def attribute(x: object, y: object, name: str) -> Floats:
            [1., 0.]])
     """
     a, b = (_attribute(side, process, name) for side, process in (("x", x), ("y", y)))
-    numbers = [all(isinstance(value, (int, float, np.number)) for value in side) for side in (a, b)]
+    kinds = [set(map(type, side)) for side in (a, b)]
+    if any(issubclass(kind, (list, tuple, np.ndarray)) for kind in kinds[0] | kinds[1]) and any(
+        _is_vector(value) for value in (*a, *b)
+    ):
+        return euclidean(*_vectors(name, (x, a), (y, b)))
+    numbers = [all(issubclass(kind, (int, float, np.number)) for kind in side) for side in kinds]
     if all(numbers):
         return absolute(a, b)
     if any(numbers):
@@ -269,7 +276,51 @@ def attribute(x: object, y: object, name: str) -> Floats:
             "write it in the same way"
         )
     require_table(len(a), len(b))
-    return np.array([[float(v != w) for w in b] for v in a])
+    code: dict[Any, int] = {}
+    try:
+        codes = [np.array([code.setdefault(value, len(code)) for value in side], dtype=np.int64) for side in (a, b)]
+    except TypeError:
+        odd = next(value for value in (*a, *b) if not isinstance(value, Hashable))
+        raise _unusable(name, odd) from None
+    apart: Floats = (codes[0][:, None] != codes[1][None, :]).astype(np.float64)
+    return apart
+
+
+def _is_vector(value: object) -> bool:
+    """Whether an attribute is a vector: a list or an array, or a tuple of numbers, as positions are in networkx."""
+    if isinstance(value, tuple):
+        return bool(value) and all(isinstance(number, (int, float, np.number)) for number in value)
+    return isinstance(value, (list, np.ndarray)) and np.ndim(value) > 0
+
+
+def _vectors(name: str, *sides: tuple[Any, tuple[Any, ...]]) -> list[Floats]:
+    """The attribute as one row per state; all must be vectors of the same length."""
+    tables, length = [], None
+    for process, values in sides:
+        rows = []
+        for state, value in zip(process.states, values, strict=True):
+            try:
+                row = np.asarray(value, dtype=np.float64)
+            except (TypeError, ValueError):
+                row = np.empty((0, 0))
+            if not _is_vector(value) or row.ndim != 1 or not np.isfinite(row).all():
+                raise _unusable(name, value, f" of state {state!r}")
+            length = len(row) if length is None else length
+            if len(row) != length:
+                raise ValueError(
+                    f"attribute: {name!r} of state {state!r} has {len(row)} numbers, that of others {length}; give "
+                    "every state a vector of the same length"
+                )
+            rows.append(row)
+        tables.append(np.array(rows))
+    return tables
+
+
+def _unusable(name: str, value: object, where: str = "") -> ValueError:
+    return ValueError(
+        f"attribute: {name!r}{where} is {value!r:.60}, expected numbers, text, or vectors of finite numbers; write it "
+        "in one of these ways"
+    )
 
 
 def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
@@ -330,19 +381,41 @@ def neighbourhood(x: object, y: object, rounds: int = 2, *, attribute: str | Non
     from scipy.spatial.distance import cdist
 
     rounds = check_count("rounds", rounds, at_least=0, at_most=_ROUNDS)
-    supports = _support("x", x), _support("y", y)
-    if attribute is None:
-        sides = [n_successors(support).tolist() for support in supports]
-    else:
-        sides = [list(_attribute(side, process, attribute)) for side, process in (("x", x), ("y", y))]
-    known = {label: k for k, label in enumerate(dict.fromkeys([*sides[0], *sides[1]]))}
-    a, b = (histograms(support, side, known, rounds) for support, side in zip(supports, sides, strict=True))
-    require_table(len(sides[0]), len(sides[1]), copies=2)
-    total = np.zeros((len(sides[0]), len(sides[1])))
-    for v, w in zip(a, b, strict=True):
-        total += cdist(v, w, "cityblock")
+    a, b = (_met(side, process, rounds, attribute) for side, process in (("x", x), ("y", y)))
+    # One order for both directions: the cost from y to x is then the transpose, to the last bit.
+    known = {label: k for k, label in enumerate(sorted({*a[0], *b[0]}, key=repr))}
+    places = [[known[label] for label in labels] for labels, _ in (a, b)]
+    n_x, n_y = len(a[1][0]), len(b[1][0])
+    require_table(n_x, n_y, copies=2)
+    total = np.zeros((n_x, n_y))
+    wide_x, wide_y = np.zeros((n_x, len(known))), np.zeros((n_y, len(known)))
+    for v, w in zip(a[1], b[1], strict=True):
+        wide_x[:, places[0]], wide_y[:, places[1]] = v, w
+        total += cdist(wide_x, wide_y, "cityblock")
     # Total variation is half of the city-block distance; clipped for rounding.
     return np.minimum(total / (2.0 * (rounds + 1)), 1.0)
+
+
+# Histograms of chains that are alive, by (rounds, attribute): a matrix compares each chain with all the others.
+_MET: WeakKeyDictionary[Any, dict[tuple[int, str | None], tuple[list[Hashable], list[Floats]]]] = WeakKeyDictionary()
+
+
+def _met(side: str, process: Any, rounds: int, attribute: str | None) -> tuple[list[Hashable], list[Floats]]:
+    """The labels of a process in order of occurrence, and their `histograms`."""
+    support = _support(side, process)
+    of_process = _MET.setdefault(process, {})
+    if (rounds, attribute) not in of_process:
+        each = n_successors(support).tolist() if attribute is None else list(_attribute(side, process, attribute))
+        try:
+            known = {label: k for k, label in enumerate(dict.fromkeys(each))}
+        except TypeError:
+            odd = next(value for value in each if not isinstance(value, Hashable))
+            raise ValueError(
+                f"attribute: {attribute!r} is {odd!r:.60}, expected labels that can be equal, such as text; compare "
+                "vectors by costs.attribute"
+            ) from None
+        of_process[rounds, attribute] = list(known), histograms(support, each, known, rounds)
+    return of_process[rounds, attribute]
 
 
 def _support(side: str, process: object) -> Any:

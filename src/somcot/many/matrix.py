@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from somcot.clocks import Clock
 from somcot.core.pairs import cut, thread_count
 from somcot.inference.strata import attached
 from somcot.many.members import Member, cost_between
@@ -36,6 +37,7 @@ from somcot.plumbing.notes import Note, Share, codes, collected, restored
 from somcot.plumbing.records import CheckpointError
 from somcot.plumbing.text import Report, meter
 from somcot.problem import ChainOrData
+from somcot.timed import ContinuousChain
 from somcot.trajectories import Trajectories
 
 __all__ = [
@@ -229,7 +231,8 @@ class MatrixCheckpoint:
 
 # --- Distances between many processes
 
-Processes = Mapping[Any, ChainOrData | Trajectories] | Sequence[ChainOrData | Trajectories]
+Process = ChainOrData | Trajectories | ContinuousChain
+Processes = Mapping[Any, Process] | Sequence[Process]
 _CHUNK, _TASK = 0.25, 1.5  # seconds of work in a local chunk, and in a task for a cluster
 
 
@@ -237,7 +240,10 @@ def distance_matrix(
     processes: Processes,
     cost: ArrayLike | str | object = "labels",
     *,
-    discount: float,
+    discount: float | None = None,
+    horizon: int | None = None,
+    rate: float | None = None,
+    total: bool = False,
     others: Processes | None = None,
     confidence: float | None = None,
     simultaneous: bool = False,
@@ -263,12 +269,14 @@ def distance_matrix(
     Parameters
     ----------
     processes : mapping of label to process, or sequence
-        MarkovChain, Samples or Counts, also mixed; or Trajectories only. A sequence gets the labels 0, 1, ...
+        MarkovChain, Samples or Counts, also mixed; or Trajectories only; or ContinuousChain only, with `rate`. A
+        sequence gets the labels 0, 1, ...
     cost : {"labels", "features"}, array_like or function
         An array if all processes share their states, or a function of two processes that returns one. Further names as
         for `costs.between`. For Trajectories as for `distance`.
-    discount : float
-        As for `distance`.
+    discount, horizon, rate, total
+        As for `distance`: exactly one of them; ``discount=1`` is the long-run average. All but a discount below 1 are
+        solved pair by pair, with the bits of `distance`; for data, `horizon` and `total` give no intervals.
     others : mapping or sequence, optional
         Processes for the columns; by default the same as the rows.
     confidence : float, optional
@@ -321,7 +329,10 @@ def distance_matrix(
         if value is not None and not isinstance(value, str):
             processes, others, value = _with_labels(name, value, processes, others)
         grouping[name] = value
-    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed_of(rng), **grouping)
+    clock = Clock.chosen(discount, horizon, rate, total)
+    settings = MatrixSettings(
+        clock.discount, method, confidence, simultaneous, tests, seed_of(rng), clock=clock, **grouping
+    )
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
     plan = prepare(processes, cost, settings, others=others, **of_vectors)
     distances = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
@@ -409,6 +420,7 @@ def _run(
         symmetric=plan.options.symmetric,
         interrupted=interrupted,
         reasons=reasons,
+        clock=plan.options.timing,
         notes=(*of_members, *_approximations(plan, reasons)),
     )
 
@@ -489,10 +501,12 @@ def _approximations(plan: JobPlan, reasons: Sequence[Reason]) -> list[Note]:
 
 
 def _diagonal(plan: JobPlan, checkpoint: MatrixCheckpoint) -> None:
-    """A recording is at the minimum distance from itself; nothing is estimated."""
+    """A process is at the minimum distance from itself; nothing is estimated, and no rounding is left."""
     if plan.rows is not plan.columns:
         return
     for i, member in enumerate(plan.rows):
+        if not member.is_data and member.model is not None:
+            _zero(plan, member, checkpoint.fields[:, i, i])
         if member.is_data and member.model is not None:
             least = _least(plan, member)
             for name in ("values", "plugin", "uncut"):
@@ -500,6 +514,20 @@ def _diagonal(plan: JobPlan, checkpoint: MatrixCheckpoint) -> None:
             checkpoint.fields[FIELDS.index("standard_error"), i, i] = 0.0
             if plan.options.confidence is not None:
                 checkpoint.fields[FIELDS.index("low"), i, i] = checkpoint.fields[FIELDS.index("high"), i, i] = least
+
+
+def _zero(plan: JobPlan, member: Member, cell: Floats) -> None:
+    """The distance of a known chain from itself is the least cost, if no state costs more against itself."""
+    try:
+        table = np.asarray(cost_between(plan.cost, member, member), dtype=np.float64)
+    except Exception:  # from a user's function; reported in the cell
+        return
+    # A total is a sum over time, so only the cost 0 stays what it is.
+    least = float(table.min())
+    exact = bool((table.diagonal() == least).all()) and (plan.options.timing.name != "total" or least == 0.0)
+    if exact and not np.isnan(cell[0]):
+        for name in ("values", "low", "high", "uncut"):
+            cell[FIELDS.index(name)] = least
 
 
 def _least(plan: JobPlan, member: Member) -> float:

@@ -21,6 +21,7 @@ from somcot.plumbing.notes import Note, collected
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
+from somcot.timed import ContinuousChain
 from somcot.trajectories import Trajectories, needs_cells
 
 __all__ = [
@@ -85,9 +86,12 @@ class Member:
         return self.model.chain.support
 
 
-def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashable, Any]:
-    """Processes by label: a mapping, or a numbered sequence; with ``vectors=True`` also Trajectories."""
-    if isinstance(processes, MarkovChain | Data | Trajectories):
+def labelled(name: str, processes: Any, *, vectors: bool = False, rates: bool = False) -> dict[Hashable, Any]:
+    """Processes by label: a mapping, or a numbered sequence; also Trajectories and ContinuousChain where allowed."""
+    allowed: Any = MarkovChain | Data
+    allowed = allowed | Trajectories if vectors else allowed
+    allowed = allowed | ContinuousChain if rates else allowed
+    if isinstance(processes, MarkovChain | Data | Trajectories | ContinuousChain):
         raise TypeError(f"{name}: found one {type(processes).__name__}, expected several; put them into a list")
     if isinstance(processes, Mapping):
         by_label = dict(processes)
@@ -110,10 +114,11 @@ def labelled(name: str, processes: Any, *, vectors: bool = False) -> dict[Hashab
         # NaN: it could be stored but never looked up again.
         if label != label:
             raise ValueError(f"{name}: a label is {label!r}, which does not equal itself; give that process a name")
-        if not isinstance(process, MarkovChain | Data) and not (vectors and isinstance(process, Trajectories)):
+        if not isinstance(process, allowed):
+            hint = "; chains in continuous time take rate=r" if isinstance(process, ContinuousChain) else ""
             raise TypeError(
                 f"{name}[{label!r}]: found {type(process).__name__}, expected a MarkovChain, Samples or Counts"
-                f"{needs_cells(process) or how_to_wrap(process)}"
+                f"{hint or needs_cells(process) or how_to_wrap(process)}"
             )
     return by_label
 
@@ -152,11 +157,17 @@ def members(
 
 def _member(label: Hashable, process: ChainOrData, order: tuple[Hashable, ...]) -> Member:
     with collected() as collected_notes:
-        model = in_order(fit(process), order)
+        # Rates are solved pair by pair; the model of a single chain serves the forecast and the checkpoint.
+        model = in_order(fit(_in_steps(process)), order)
     notes = [note.within(str(label)) for note in collected_notes]
     if isinstance(process, Samples) and has_memory(process):
         notes.append(Note("memory-episodes", str(label)))
     return Member(label, process, model, notes=tuple(notes))
+
+
+def _in_steps(process: ChainOrData | ContinuousChain) -> ChainOrData:
+    """A chain in discrete time with the same states."""
+    return process.uniformised(float(process.exits.max()) or 1.0) if isinstance(process, ContinuousChain) else process
 
 
 def in_order(model: Model, order: tuple[Hashable, ...]) -> Model:

@@ -11,6 +11,7 @@ import numpy as np
 
 from somcot import costs
 from somcot.chains import MarkovChain, Support
+from somcot.clocks import Clock
 from somcot.core.pairs import thread_count
 from somcot.inference.intervals import PERMUTATIONS, Bar
 from somcot.inference.statistics import Expansion
@@ -30,12 +31,14 @@ from somcot.many.members import (
     shared,
 )
 from somcot.plumbing.arrays import Array, Floats, Ints
-from somcot.plumbing.checks import check_confidence, check_discount, check_flag
+from somcot.plumbing.checks import check_confidence, check_flag
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.samples import Samples
 from somcot.solvers import METHODS
+from somcot.solvers.other_clocks import check_clock
+from somcot.timed import ContinuousChain
 from somcot.trajectories import Trajectories
 
 __all__ = [
@@ -73,6 +76,19 @@ class MatrixSettings(NamedTuple):
     n_joint: int = 1
     strata: str | None = None
     paired_by: str | None = None
+    clock: Clock | None = None
+
+    @property
+    def timing(self) -> Clock:
+        """How costs are accumulated over time; without a clock, by the discount."""
+        return self.clock or Clock.discounting(self.discount)
+
+    @property
+    def timing_arguments(self) -> dict[str, Any]:
+        """The clock as an argument of `distance`."""
+        name, value = self.timing
+        given = {"discount": value, "average": 1, "horizon": int(value), "rate": value, "total": True}
+        return {"discount" if name == "average" else name: given[name]}
 
     @property
     def grouping(self) -> dict[str, Any]:
@@ -151,6 +167,8 @@ class JobPlan:
             for attribute in settings.grouping.values():
                 digest.update(repr(getattr(member.process, "episode_attributes", {}).get(attribute)).encode())
         digest.update(repr(settings.grouping).encode() if settings.grouping else b"")
+        # Only where it is not a discount, so that checkpoints of former versions stay valid.
+        digest.update(b"" if settings.timing.name == "discount" else repr(tuple(settings.timing)).encode())
         if self.points is not None:
             digest.update(repr(self.points.n_cells).encode() + self.points.scale.tobytes())
         for table in self._prices():
@@ -235,7 +253,8 @@ def make_plan(
     # Chains with equal kernels may be grouped only if the cost depends on the states alone.
     group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
     within = columns is rows
-    batched = options.method in _METHODS and cost_is_known(cost, rows, columns)
+    # Batches know a discount below 1; all other clocks are solved pair by pair.
+    batched = options.timing.name == "discount" and options.method in _METHODS and cost_is_known(cost, rows, columns)
     known = [
         [i for i, m in enumerate(side) if batched and m.model is not None and (not m.is_data or not options.estimated)]
         for side in (rows, columns)
@@ -324,8 +343,10 @@ def _work(x: tuple[int, float], y: tuple[int, float]) -> float:
     return 2.4 * n * m * (0.4e-6 + 0.1e-6 * (k + j) + 0.02e-6 * k * j)
 
 
-def _episodes(process: ChainOrData) -> list[Array]:
+def _episodes(process: ChainOrData | ContinuousChain) -> list[Array]:
     """The arrays beyond the counts that tests and single pairs use."""
+    if isinstance(process, ContinuousChain):  # the uniformised kernel does not determine the rates
+        return [process.exits]
     if not isinstance(process, Samples):
         return []
     return [part for part in (process.now, process.following, process.offsets, process.terminated) if part is not None]
@@ -366,14 +387,17 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function")
     if settings.strata is not None and settings.paired_by is not None:
         raise ValueError("paired_by: found together with strata; leave one out")
-    labelled_rows = labelled("processes", processes, vectors=True)
-    across = None if others is None else labelled("others", others, vectors=True)
+    kinds = {"vectors": True, "rates": settings.timing.name == "rate"}
+    labelled_rows = labelled("processes", processes, **kinds)
+    across = None if others is None else labelled("others", others, **kinds)
     if across is None and len(labelled_rows) < 2:
         raise ValueError("processes: found one, expected at least two; or pass others= to compare it with")
     points = None
     if any(isinstance(p, Trajectories) for p in [*labelled_rows.values(), *(across or {}).values()]):
         if settings.method != "auto":
             raise ValueError(Note("vectors-need-auto", "method", instead=f"method={settings.method!r}"))
+        if settings.timing.name != "discount":
+            raise ValueError(Note("vectors-need-auto", instead=settings.timing.asked))
         rows, columns, cost, points = shared(
             labelled_rows, across, cost, discount=discount, seed=settings.seed, **of_vectors
         )
@@ -383,6 +407,10 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
         rows, columns = _fitted(labelled_rows, across)
     # Only now is it known whether intervals and p-values make sense, since Trajectories have become counts.
     settings = _fitting(settings, [m.process for m in (*rows, *columns)])
+    for name, side in (("processes", labelled_rows), ("others", across or {})):
+        for label, process in side.items():
+            if not isinstance(process, Trajectories):
+                check_clock(settings.timing, settings.method, process, process, names=(f"{name}[{label!r}]",) * 2)
     check_cost_shape(cost, (rows, columns))
     symmetric = across is None and is_symmetric(cost, rows)
     # Cells that hold jointly: each pair once, without the diagonal.
@@ -475,8 +503,11 @@ def _fitted(
 
 
 def _checked(settings: MatrixSettings) -> float:
-    discount = check_discount(settings.discount)
+    discount = settings.timing.discount
     check_confidence(settings.confidence)
+    for name in ("simultaneous", "tests", "strata", "paired_by"):
+        if getattr(settings, name) and settings.timing.name != "discount":
+            raise ValueError(f"{name}: needs a discount below 1, found {settings.timing.asked}; leave it out")
     if check_flag("simultaneous", settings.simultaneous) and settings.confidence is None:
         raise ValueError("simultaneous: intervals need a level; pass confidence as well, such as confidence=0.9")
     method: object = settings.method
@@ -494,6 +525,9 @@ def _fitting(settings: MatrixSettings, processes: Sequence[ChainOrData]) -> Matr
     if settings.confidence is None:
         return settings
     data = any(isinstance(p, Data) for p in processes)
+    if data and settings.timing.name not in ("discount", "average"):
+        warn(Note("no-correction", clock=settings.timing.asked), DataWarning)
+        return settings._replace(confidence=None)
     if data and settings.method != "auto":
         warn(Note("no-interval", "confidence", method=repr(settings.method)), DataWarning)
     return settings if data and settings.method == "auto" else settings._replace(confidence=None, simultaneous=False)

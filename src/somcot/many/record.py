@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.clocks import Clock
 from somcot.inference.statistics import adjusted_pvalues
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count
+from somcot.plumbing.checks import check_count, check_positive
 from somcot.plumbing.html import card, grid
 from somcot.plumbing.records import load, save
 from somcot.recorded.labels import listing
@@ -54,7 +55,9 @@ class DistanceMatrix:
     pvalues : ndarray, shape (n, m)
         Permutation p-values of "the same process", if requested; `adjusted` has them corrected.
     discount, method, confidence, simultaneous, tests
-        The arguments of the call.
+        The arguments of the call; the discount is 1 for all other clocks.
+    clock : Clock
+        How costs are accumulated over time; None in files of former versions, which have a discount.
     square : bool
         Whether processes are compared with each other (no `others`).
     symmetric : bool
@@ -102,6 +105,12 @@ class DistanceMatrix:
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    clock: Clock | None = None
+
+    @property
+    def timing(self) -> str:
+        """How costs are accumulated over time, in words: "discount 0.9", "long-run average", "the first 20 steps"."""
+        return str(self.clock or Clock.discounting(self.discount))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -261,6 +270,26 @@ class DistanceMatrix:
         least = float(table[off].min()) if off.any() else 0.0
         return np.where(off, table - min(least, 0.0), 0.0)
 
+    def kernel(self, gamma: float = 1.0) -> Floats:
+        """The Laplacian kernel ``exp(-gamma * distance)``, shape (n, m), for methods that take a precomputed kernel.
+
+        It need not be positive semidefinite, which support vector machines tolerate. `gamma` has the unit of one over
+        the cost; one over the mean distance is a usual first choice.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> walks = [somcot.random_walk(5, theta) for theta in (0.3, 0.4, 0.7)]
+        >>> somcot.distance_matrix(walks, discount=0.9).kernel(gamma=2.0).round(3)
+        array([[1.   , 0.897, 0.603],
+               [0.897, 1.   , 0.654],
+               [0.603, 0.654, 1.   ]])
+        """
+        gamma = check_positive("gamma", gamma)
+        if self.n_failed:
+            raise ValueError(f"values: {self.n_failed} cell(s) are NaN; see status, and leave those processes out")
+        return np.exp(-gamma * self.values)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file that contains no code; labels must be text, numbers, dates or tuples of them."""
         save(path, self, "distance matrix")
@@ -268,7 +297,7 @@ class DistanceMatrix:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DistanceMatrix:
         """Read a file written by `save`."""
-        matrix = load(path, "distance matrix", (cls, Reason))
+        matrix = load(path, "distance matrix", (cls, Reason, Clock))
         if not isinstance(matrix, cls):
             raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file")
         # The checksum protects the bytes; only this protects against a file whose arrays do not fit together.
@@ -281,7 +310,7 @@ class DistanceMatrix:
         n, m = self.shape
         failed = f", {self.n_failed} failed" if self.n_failed else ""
         level = "" if self.confidence is None else f", {100 * self.confidence:g} % intervals"
-        return f"DistanceMatrix({n} x {m}, {self.method}, discount {self.discount:g}{level}{failed})"
+        return f"DistanceMatrix({n} x {m}, {self.method}, {self.timing}{level}{failed})"
 
     def _repr_html_(self) -> str:
         return card("DistanceMatrix", (), grid(self.values, self.labels, self.other_labels), sub=repr(self)[15:-1])

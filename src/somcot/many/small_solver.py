@@ -26,6 +26,7 @@ __all__ = [
 
 _EPS = float(np.finfo(np.float64).eps)
 _SWEEPS = 200
+_LEFT = 1e-2  # fraction of the Bellman residual that early evaluations leave
 
 
 class Small(NamedTuple):
@@ -111,6 +112,9 @@ def new_bases(p):
 def iterate_small(p, table, V, bases, hints, tolerance, low, high):
     """Policy iteration from the potential in `table`; fills in V, bases and the bounds of the initial pairs.
 
+    Policies that will change anyway are evaluated up to a hundredth of the Bellman residual, as in
+    `solvers.policy_iteration` on small supports; only a policy that does not change is evaluated to rounding.
+
     Returns 0 if it converged, the transport values of the last sweep, and its kernel, initial rows last.
     """
     n, size = p.n, p.pair_x.size
@@ -119,44 +123,60 @@ def iterate_small(p, table, V, bases, hints, tolerance, low, high):
     for k in range(n):
         cost[k] = p.cost[p.pair_x[k], p.pair_y[k]]
         V[k] = table[p.pair_x[k], p.pair_y[k]]
-    narrow, wide = _by_width(p)
-    given = np.empty((0, p.cost.shape[1]), np.float32)
+    narrow, wide = _by_width(p, 0, n)
+    first_narrow, first_wide = _by_width(p, n, size)
     n_arcs = bases.cells.size
     indptr, indices, data = np.zeros(size + 1, np.int64), np.empty(n_arcs, np.int32), np.empty(n_arcs)
-    accuracy = max(_EPS, 1e-3 * tolerance)
+    accuracy, left = max(_EPS, 1e-3 * tolerance), 0.0
     for step in range(_SWEEPS):
         top, largest = -np.inf, 0.0
         for k in range(n):
             table[p.pair_x[k], p.pair_y[k]] = V[k]
             top, largest = max(top, V[k]), max(largest, abs(V[k]))
-        changed = optimise(narrow, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, below, above, value)
-        if wide.size > 0:
-            changed += optimise_wide(
-                wide, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, LAST, given, below, above, value
-            )[0]
+        changed = _improve(narrow, wide, p, table, bases, hints, below, above, value)
         least, most, residual = np.inf, -np.inf, 0.0
         for k in range(n):
             least = min(least, cost[k] + p.discount * below[k] - V[k])
             most = max(most, cost[k] + p.discount * above[k] - V[k])
             residual = max(residual, abs(cost[k] + p.discount * value[k] - V[k]))
-        rounding = 8.0 * _EPS * (1.0 + largest)
-        for s in range(size - n):
-            low[s] = max(low[s], min(max((1.0 - p.discount) * below[n + s] + least - rounding, 0.0), 1.0))
-            high[s] = min(high[s], min(max((1.0 - p.discount) * above[n + s] + most + rounding, 0.0), 1.0))
+        settled = residual <= max(tolerance, 64.0 * _EPS * (1.0 + top))
+        done = step > 0 and (settled or (left == 0.0 and changed == 0))
+        if done or step == _SWEEPS - 1:
+            # Initial pairs have no effect on V, and their supports are the widest: they are solved once, at the end.
+            _improve(first_narrow, first_wide, p, table, bases, hints, below, above, value)
+            rounding = 8.0 * _EPS * (1.0 + largest)
+            for s in range(size - n):
+                low[s] = min(max((1.0 - p.discount) * below[n + s] + least - rounding, 0.0), 1.0)
+                high[s] = min(max((1.0 - p.discount) * above[n + s] + most + rounding, 0.0), 1.0)
         kernel_entries(p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, p.place, indptr, indices, data)
-        if step > 0 and (residual <= max(tolerance, 64.0 * _EPS * (1.0 + top)) or changed == 0):
+        if done:
             return 0, value, indptr, indices, data
-        _evaluate(indptr[: n + 1], indices, data, p.discount, cost, V, accuracy)
+        left = _LEFT * residual if step == 0 or (changed > 0 and residual > 4.0 * left) else 0.0
+        # Relative to the next V, which is at most this large.
+        highest = max(top, 0.0) + residual / (1.0 - p.discount)
+        goal = max(accuracy, left / (4.0 * highest) if highest > 0.0 else 0.0)
+        _evaluate(indptr[: n + 1], indices, data, p.discount, cost, V, goal)
     return 1, value, indptr, indices, data
 
 
 @kernel
-def _by_width(p):
-    """Pairs for each simplex of `core.sweep`; wide pairs are ordered to keep y for as long as possible."""
-    size = p.pair_x.size
-    order = np.empty(size, np.int64)
+def _improve(narrow, wide, p, table, bases, hints, below, above, value):
+    """Optimal plans of some pairs against `table`; returns the number that changed."""
+    changed = optimise(narrow, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, below, above, value)
+    if wide.size > 0:
+        given = np.empty((0, p.cost.shape[1]), np.float32)
+        changed += optimise_wide(
+            wide, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, LAST, given, below, above, value
+        )[0]
+    return changed
+
+
+@kernel
+def _by_width(p, lo, hi):
+    """Pairs lo..hi-1 for each simplex of `core.sweep`; wide pairs are ordered to keep y for as long as possible."""
+    order = np.empty(hi - lo, np.int64)
     n_narrow, n_wide = 0, 0
-    for k in range(size):
+    for k in range(lo, hi):
         if _is_wide(p, k):
             n_wide += 1
         else:
@@ -165,10 +185,10 @@ def _by_width(p):
     narrow, wide = order[:n_narrow].copy(), np.empty(n_wide, np.int64)
     if n_wide > 0:
         counts = np.zeros(p.y.indptr.size, np.int64)
-        for k in range(size):
+        for k in range(lo, hi):
             counts[p.pair_y[k] + 1] += _is_wide(p, k)
         counts = np.cumsum(counts)
-        for k in range(size):
+        for k in range(lo, hi):
             if _is_wide(p, k):
                 wide[counts[p.pair_y[k]]] = k
                 counts[p.pair_y[k]] += 1

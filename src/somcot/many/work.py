@@ -128,7 +128,7 @@ def pair_result(plan: JobPlan, i: int, j: int, *, threads: int | None = None) ->
     options, x, y = plan.options, plan.rows[i], plan.columns[j]
     data = x.is_data or y.is_data
     confidence = options.confidence if options.estimated and data else None
-    arguments: dict[str, Any] = {"discount": options.discount, "confidence": confidence, "rng": options.seed}
+    arguments: dict[str, Any] = {**options.timing_arguments, "confidence": confidence, "rng": options.seed}
     if options.grouping and not (x.is_data and y.is_data and options.estimated):
         (argument,) = options.grouping
         raise TypeError(f"{argument}: needs recordings on both sides and method='auto'; leave it out")
@@ -140,7 +140,8 @@ def pair_result(plan: JobPlan, i: int, j: int, *, threads: int | None = None) ->
         return estimate(*_compared(plan, x, y), **arguments, threads=threads, joint=joint)
     one, other, cost = _compared(plan, x, y)
     # The methods for known chains and for vectors choose their threads themselves.
-    if options.estimated and data and plan.points is None:
+    corrected = options.timing.name in ("discount", "average")
+    if options.estimated and data and plan.points is None and corrected:
         arguments["threads"] = threads
     return distance(one, other, cost, method=options.method, **arguments, **_of_vectors(plan))
 
@@ -204,8 +205,7 @@ def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[
     finished: list[tuple[int, MatrixCells]] = []
     # Batches first: one compiled call answers many cells, so an early stop leaves the fewest gaps.
     for which, do in ((EXACT, _exact), (DATA, _data)):
-        rows, failed = _with_costs(plan, chosen[kind == which])
-        finished += failed
+        rows = chosen[kind == which]
         if len(rows):
             # Slices by expected time rather than by number, so that Ctrl-C is answered within about a tenth of a
             # second.
@@ -220,23 +220,6 @@ def run(plan: JobPlan, jobs: Sequence[int], stop: Stop = lambda: False) -> list[
     return finished
 
 
-def _with_costs(plan: JobPlan, jobs: Ints) -> tuple[Ints, list[tuple[int, MatrixCells]]]:
-    """Jobs whose cost is defined, and the empty cells of the others: a function may fail for some pairs."""
-    # An array was checked once, and labels cannot fail.
-    if not callable(plan.cost) and (not isinstance(plan.cost, str) or plan.cost == "labels"):
-        return jobs, []
-    failed: list[tuple[int, MatrixCells]] = []
-    kept = []
-    for job in jobs:
-        ((i, j),) = plan.cells(int(job))
-        try:
-            CostBook(plan).number(plan.rows[i], plan.columns[j])  # a new book: only the exception matters
-            kept.append(job)
-        except Exception as error:  # from a user's function; reported in the cell
-            failed.append((int(job), empty(i, j, error)))
-    return np.array(kept, dtype=np.int64), failed
-
-
 def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     """Known chains: all initial distributions of a pair of kernels in one task."""
     book = CostBook(plan)
@@ -245,18 +228,24 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     x: list[int] = []
     y: list[int] = []
     cost, begin = [], [0]
+    answers, solvable = [], []
     for job in jobs:
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
+        try:
+            # Members of a group have equal kernels and states, so the first stands for all of them.
+            number = book.number(plan.rows[one.members[0]], plan.columns[other.members[0]])
+        except Exception as error:  # from a user's function, which is called for each pair; reported in its cell
+            answers += [(int(job), empty(i, j, error)) for i, j in plan.cells(int(job))]
+            continue
         for side, kernel in ((x, one), (y, other)):
             side.append(len(supports))
             supports.append(kernel.support)
             n_starts.append(kernel.n_starts)
-        # Members of a group have equal kernels and states, so the first stands for all of them.
-        cost.append(book.number(plan.rows[one.members[0]], plan.columns[other.members[0]]))
+        solvable.append(job)
+        cost.append(number)
         begin.append(begin[-1] + one.n_starts * other.n_starts)
     values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book)
-    answers = []
-    for k, job in enumerate(jobs):
+    for k, job in enumerate(solvable):
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
         start_x, start_y = (dict(zip(k.members, k.starts, strict=True)) for k in (one, other))
         spots = [begin[k] + start_x[i] * other.n_starts + start_y[j] for i, j in plan.cells(int(job))]

@@ -102,9 +102,10 @@ CATALOGUE: dict[str, Kind] = {
         "dropped: missing values are then frequent."),
     # Costs
     "numbers-as-states": Kind(DOUBT, "states are compared by their numbers, and x has {n_x}, y {n_y}; unless both were "
-        "put into the same clusters, pass the cost between their centres: costs.absolute(centres_x, centres_y)",
-        "Clusterings number their states arbitrarily, so equal numbers need not mean equal states. The two sides have "
-        "different numbers of states, which suggests two clusterings. Pass a cost between cluster centres."),
+        "put into the same clusters, pass the cost between their centres: costs.euclidean(centres_x, centres_y); if "
+        "they were, name the states: from_model(model, states=...)",
+        "Clusterings number their states arbitrarily, so equal numbers need not mean equal states. Pass a cost between "
+        "cluster centres. States that were named with states= are compared without this note."),
     "numbered-nodes": Kind(DOUBT, "both sides are graphs with numbered nodes, and 'labels' compares the numbers; "
         "unless equal numbers mean the same node, compare 'degree', 'neighbourhood' or an attribute ('attribute:NAME')",
         "Node numbers usually come from the order of a file. If they do, comparing them is meaningless and the "
@@ -113,6 +114,10 @@ CATALOGUE: dict[str, Kind] = {
         "the distance is 1; compare 'degree', 'neighbourhood' or an attribute ('attribute:NAME')",
         "The cost by labels is 0 only for equal names. With no name in common the distance is 1 whatever the graphs "
         "do. Use a cost that looks at the structure, or at an attribute of the nodes."),
+    "edge-attributes-ignored": Kind(INFO, "attributes of edges are not compared: {names}; if they matter, write them "
+        "into the nodes, or name a weight: [[weight=NAME]]",
+        "A walk uses the edges and their weights. Labels of edges, such as kinds of bonds, change nothing unless they "
+        "become weights, or attributes of nodes placed on the edges."),
     "labels-look-alike": Kind(DOUBT, "no label is shared, but {one} and {other} look alike; give both the same type",
         "Labels such as 1 and '1' differ for Python, so every pair of states costs 1. Usually one side was read as "
         "text and the other as numbers. Convert one of them."),

@@ -214,7 +214,8 @@ def from_model(
     initial : state or array_like, optional
         Initial distribution; by default the model's ``stationary_distribution``, otherwise uniform.
     states : sequence of hashable, optional
-        Labels; by default the state numbers of the model's ``count_model``, otherwise 0, 1, ...
+        Labels; by default the state numbers of the model's ``count_model``, otherwise 0, 1, ... Such numbers are
+        kept as the attribute ``"cluster"``, and comparing them by the cost "labels" gives a warning.
 
     Examples
     --------
@@ -227,16 +228,19 @@ def from_model(
     if matrix is None:
         raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix")
     n = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
+    attributes = None
     if states is None:
         symbols = getattr(getattr(model, "count_model", None), "state_symbols", None)
         # A submodel keeps the numbers of its states; if they do not fit, plain numbers are better than wrong ones.
         states = None if symbols is None or len(symbols) != n else np.asarray(symbols).tolist()
+        # Marks numbers that a clustering chose: `costs.between` warns before it compares them as names.
+        attributes = {"cluster": list(range(n)) if states is None else list(states)}
     if initial is None:
         initial = getattr(model, "stationary_distribution", None)
     even = np.full(n, 1.0 / max(n, 1))
     if is_stationary_start(initial, states or ()):
         initial = stationary_distribution(MarkovChain(matrix, even, states=states))
-    return MarkovChain(matrix, even if initial is None else initial, states=states)
+    return MarkovChain(matrix, even if initial is None else initial, states=states, attributes=attributes)
 
 
 def read_arrays(

@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.checks import check_flag
+from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
+from somcot.plumbing.notes import Note
 from somcot.readers.opening import Input, identify, open_bytes, whole
 from somcot.recorded.counts import Start
 from somcot.recorded.labels import listing
@@ -71,9 +73,18 @@ def from_graph(
     # The default name may be missing, as in graphs without weights; a name that was asked for may not.
     if weight not in (None, "weight") and weights and all(w is None for _, _, w in weights):
         raise ValueError(f"graph: no edge has the attribute {weight!r} for weight; name another, or None to do without")
+    _note_edge_attributes(graph, weight)
     edges = ((u, v, 1.0 if w is None else w) for u, v, w in weights)
     nodes = {node: dict(data) for node, data in graph.nodes(data=True)}
     return _walk("graph", nodes, edges, bool(graph.is_directed()), initial, dangling)
+
+
+def _note_edge_attributes(graph: Graph, weight: str | None) -> None:
+    """Name the attributes of edges that the walk does not use, such as kinds of bonds."""
+    # The default name counts as known also with weight=None, which says that it is to be ignored.
+    ignored = {str(key) for _, _, data in graph.edges(data=True) for key in data} - {str(weight), "weight"}
+    if ignored:
+        warn(Note("edge-attributes-ignored", "graph", names=", ".join(map(repr, sorted(ignored)))), DataWarning)
 
 
 def read_graph(

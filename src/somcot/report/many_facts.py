@@ -108,7 +108,7 @@ def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
         for i, j in (near, far)
     )
     yield f"Nearest: {nearest}; farthest: {farthest}."
-    yield f"The cost is {unit}, the discount {matrix.discount:g}, the method {matrix.method}."
+    yield f"The cost is {unit}, the {matrix.timing.removeprefix('the ')}, the method {matrix.method}."
     if matrix.confidence is not None:
         together = "simultaneously" if matrix.simultaneous else "individually"
         yield f"The intervals hold {together} with {100 * matrix.confidence:g} % confidence."

@@ -57,9 +57,9 @@ _TAKEN = {
 }
 
 
-def check_clock(clock: Clock, method: str, x: Any, y: Any) -> None:
+def check_clock(clock: Clock, method: str, x: Any, y: Any, names: tuple[str, str] = ("x", "y")) -> None:
     """Refuse processes and methods that do not support the clock."""
-    for name, process in (("x", x), ("y", y)):
+    for name, process in zip(names, (x, y), strict=True):
         if not isinstance(process, _TAKEN[clock.name]):
             _refuse(name, process, clock)
     if clock.name != "discount" and method not in ("auto", "exact", "plugin"):
