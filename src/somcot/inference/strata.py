@@ -106,7 +106,7 @@ class Strata:
     def halves(self, members: Ints, n_splits: int, rng: np.random.Generator) -> Floats:
         """Factors on the weights of `members`, a group, in both halves of random splits: (2 n_splits, n_members).
 
-        A half keeps the mix: the part that it has of a stratum counts for the whole of it.
+        A half keeps the mix and has half of the counts: what it has of a stratum counts for half of the stratum.
         """
         strata = self.pooled[members]
         if self.paired:
@@ -129,7 +129,8 @@ class Strata:
             taken = np.empty(len(members), dtype=np.bool_)
             taken[order] = place < np.repeat(halves, sizes)
             for half, (inside, number) in enumerate(((taken, halves), (~taken, sizes - halves))):
-                factors[2 * split + half] = inside * np.where(number > 0, sizes / np.maximum(number, 1), 2.0)[cells]
+                share = np.where(sizes > 1, sizes / (2.0 * np.maximum(number, 1)), 1.0)
+                factors[2 * split + half] = inside * share[cells]
         return factors
 
 
@@ -251,6 +252,8 @@ def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: 
     column = value if isinstance(value, str) else None
     found = Strata.of(ranked, tuple(order), paired=paired_by is not None, name=column)
     _refuse_one_sided(argument, found, names)
+    if found.paired and len(found.labels) < 2:
+        raise ValueError(f"paired_by: found one task, {order[0]!r}; pairs need several, so leave out paired_by")
     return found
 
 

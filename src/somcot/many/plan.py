@@ -149,7 +149,8 @@ class JobPlan:
             if member.vectors is not None:
                 digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
             for attribute in settings.grouping.values():
-                digest.update(repr(getattr(member.process, "episode_attributes", {}).get(attribute)).encode())
+                labels = getattr(member.process, "episode_attributes", {}).get(attribute, np.empty(0))
+                digest.update(repr(labels.tolist()).encode())  # the text of an array leaves out its middle
         digest.update(repr(settings.grouping).encode() if settings.grouping else b"")
         if self.points is not None:
             digest.update(repr(self.points.n_cells).encode() + self.points.scale.tobytes())
