@@ -23,7 +23,7 @@ import numpy as np
 
 import somcot
 from benchmarks import logs, recordings
-from benchmarks.sources import Source, samples
+from benchmarks.sources import Source
 from somcot import Samples
 
 # Each family is a source, and a second one that differs from it: the other stratum, or the changed process.
@@ -164,7 +164,7 @@ def margins(runs: int) -> Iterator[dict[str, Any]]:
                     case = paired(name, second, rng, times=LARGER)
                 else:
                     case = stratified(name, second, rng, same=design == "none", times=LARGER)
-                options = {} if design == "none" else {design: case.labels}
+                options: dict[str, Any] = {} if design == "none" else {design: case.labels}
                 test = somcot.same_process(case.x, case.y, discount=DISCOUNT, margin=truth, rng=seed, **options)
                 assert test.verdict is not None
                 verdicts[test.verdict] += 1
@@ -283,8 +283,8 @@ def planted(runs: int) -> Iterator[dict[str, Any]]:
             for sources, of_side in zip((shops, changed), sizes, strict=True):
                 sides.append(joined([s.record(n, rng) for s, n in zip(sources, of_side, strict=True) if n]))
                 labels.append([k for k, n in enumerate(of_side) for _ in range(n)])
-            options = {} if design == "none" else {"strata": tuple(labels)}
-            result = somcot.distance(*sides, discount=DISCOUNT, confidence=0.9, rng=seed, **options)
+            options: dict[str, Any] = {} if design == "none" else {"strata": tuple(labels)}
+            result = somcot.distance(sides[0], sides[1], discount=DISCOUNT, confidence=0.9, rng=seed, **options)
             found += (page, cart) in [(s.state, s.next_state) for s in result.contributions(3).transitions]
         yield {"part": "planted", "design": design, "runs": runs, "found": found}
 
@@ -301,9 +301,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
 
     def number(n: int) -> int:
-        return max(2, round(n * args.scale))
+        return int(max(2, round(n * args.scale)))
 
-    parts = {
+    parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "level": lambda: level(number(1000), args.cache, args.mirrors),
         "margin": lambda: margins(number(150)),
         "planted": lambda: planted(number(100)),

@@ -54,8 +54,8 @@ def test_with_margin(
 ) -> SameProcessResult:
     """`same_process` of two recordings with a verdict; see `somcot.same_process`."""
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    check_margin(margin, permutation.pooled_cost(cost, [x, y], x.counted.merge(y.counted)))
     table = costs.between(cost, x, y) if isinstance(cost, str) else cost
-    check_margin(margin, table)
     test = permutation.same_process(x, y, cost, discount=discount, rng=seed, **options)
     shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
     with collected() as notes:  # most were issued by the test, or say what the verdict says
@@ -69,14 +69,11 @@ def test_with_margin(
 _SAID = ("near-minimum", "near-minimum-data", "too-alike", "few-sequences", "few-long-recordings", "blocks-dependent")
 
 
-def check_margin(margin: object, cost: Any) -> None:
-    """Refuse margins that no distance can be above or below."""
+def check_margin(margin: object, cost: Floats) -> None:
+    """Refuse margins that no distance can be above or below, given the cost between all states of both recordings."""
     if isinstance(margin, bool) or not isinstance(margin, (int, float, np.number)) or not math.isfinite(margin):
         raise TypeError(f"margin: found {margin!r}, expected a number, such as 0.05")
-    table = np.asarray(cost, dtype=np.float64) if not callable(cost) else None
-    if table is None or not table.size:
-        return
-    least, most = float(table.min()), float(table.max())
+    least, most = float(cost.min()), float(cost.max())
     if not least < margin < most:
         raise ValueError(
             f"margin: found {margin:g}, but the cost and so every distance is between {least:g} and {most:g}; choose a "

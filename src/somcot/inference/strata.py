@@ -274,14 +274,16 @@ def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names
     for side, recording, name in zip(sides, samples, names, strict=True):
         if isinstance(side, (str, bytes)) or not hasattr(side, "__len__"):
             raise TypeError(f"{argument}: for {name} found {side!r}, expected one label for each sequence")
-        values = np.asarray(side, dtype=object) if not isinstance(side, np.ndarray) else side
-        if values.ndim != 1 or len(values) != recording.n_episodes:
+        if len(side) != recording.n_episodes:
             raise ValueError(
-                f"{argument}: found {len(values)} labels for {name}, which has {recording.n_episodes} sequences; pass "
+                f"{argument}: found {len(side)} labels for {name}, which has {recording.n_episodes} sequences; pass "
                 "one for each (sequences of one state have no step and are not among them)"
             )
         # NumPy's numbers become Python's, so that they equal those of the other side.
-        plain = [value.item() if isinstance(value, np.generic) else value for value in values.tolist()]
+        plain = [value.item() if isinstance(value, np.generic) else value for value in side]
+        wrong = next((value for value in plain if not isinstance(value, Hashable)), None)
+        if wrong is not None:
+            raise TypeError(f"{argument}: found the label {wrong!r} for {name}, expected text, numbers or the like")
         missing = [k for k, label in enumerate(plain) if label is None or label != label]
         if missing:
             raise ValueError(
@@ -313,7 +315,7 @@ def _refuse_one_sided(argument: str, strata: Strata, names: _Names) -> None:
             remedy = "record them" if strata.paired else "record or merge them"
             raise ValueError(
                 f"{argument}: {name} has no sequence in {len(lacking)} of {len(strata.labels)} {what}: {shown}; "
-                f"{remedy}, or leave out the {n} sequences of the other side that have no counterpart (Samples.take)"
+                f"{remedy}, or leave out the {n} sequence(s) of the other side without a counterpart (Samples.take)"
             )
 
 
