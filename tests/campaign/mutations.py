@@ -105,8 +105,9 @@ MUTANTS = (
     Mutant("inference/units.py", "whole - halves[0::2]", "halves[0::2]", (UNITS,)),
     Mutant("inference/units.py", "rng.permutation(own)[:half]", "rng.choice(own, half)", (UNITS,)),
     Mutant("inference/units.py", "not any(few)", "not all(few)", (UNITS,)),
-    Mutant("inference/comparison.py", "self.centre + share * (own - self.centre)", "own", (COMPARISON,)),
-    Mutant("inference/comparison.py", "rng.multinomial(totals[row]", "rng.multinomial(totals[row] // 2", (COMPARISON,)),
+    Mutant("inference/comparison.py", "p, q = (centre + share * (rows - centre) for rows in own)", "p, q = own", (COMPARISON,)),
+    Mutant("inference/statistics.py", "rng.multinomial(totals[row]", "rng.multinomial(totals[row] // 2", (COMPARISON,)),
+    Mutant("inference/pooling.py", "(1.0 - NEW) * prior.weights + NEW", "prior.weights + 0.0", (POOLING,)),
     Mutant("inference/intervals.py", "self.plugin - self.factor * self.rise", "self.plugin - self.rise", (INTERVALS,)),
     Mutant("inference/intervals.py", "if bar.exceeded else 0.0", "if True else 0.0", (INTERVALS,)),
     Mutant("inference/model.py", "return total * steps", "return total", (
