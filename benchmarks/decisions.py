@@ -301,14 +301,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
 
     def number(n: int) -> int:
-        return int(max(2, round(n * args.scale)))
+        return int(max(1, round(n * args.scale)))
 
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "level": lambda: level(number(1000), args.cache, args.mirrors),
         "margin": lambda: margins(number(150)),
         "planted": lambda: planted(number(100)),
         "power": lambda: power(number(200)),
-        "plan": lambda: plans(number(2), number(60)),
+        "plan": lambda: plans(number(2), 60),
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("a") as sink:

@@ -34,7 +34,7 @@ def test_a_changed_process_fails_and_says_what_changed() -> None:
 
 def test_inconclusive_fails_unless_it_may_pass() -> None:
     pair = WALK.sample(12, 20, rng=1), WALK.sample(12, 20, rng=2)
-    with pytest.raises(AssertionError, match="Inconclusive.*sequences per side"):
+    with pytest.raises(AssertionError, match=r"Inconclusive.*sequences per side"):
         assert_same_process(*pair, margin=0.02, discount=0.9)
     assert assert_same_process(*pair, margin=0.02, discount=0.9, inconclusive="pass").verdict == "inconclusive"
     changed = OTHER.sample(200, 20, rng=1), WALK.sample(200, 20, rng=2)

@@ -115,9 +115,9 @@ def test_recordings_without_a_common_state_have_changed() -> None:
 @pytest.mark.parametrize("margin", [0.0, 1.0, -0.2, 1.5])
 def test_margins_outside_the_range_of_the_cost(margin: float) -> None:
     x = SHOP.sample(10, 10, rng=0)
-    with pytest.raises(ValueError, match="margin: found .* between 0 and 1"):
+    with pytest.raises(ValueError, match=r"margin: found .* between 0 and 1"):
         somcot.same_process(x, x, discount=DISCOUNT, margin=margin)
-    with pytest.raises(ValueError, match="margin: found .* between 0 and 1"):
+    with pytest.raises(ValueError, match=r"margin: found .* between 0 and 1"):
         somcot.same_process(x, x, somcot.costs.labels(x.states, x.states), discount=DISCOUNT, margin=margin)
 
 

@@ -380,7 +380,7 @@ def test_errors_of_many_name_the_recording() -> None:
     bare = Samples.from_trajectories([["a", "b", "a"] * 12] * 10)
     with pytest.raises(ValueError, match="strata: 'task' is no attribute of the sequences of w2; it has none"):
         somcot.drift({"w1": mixed(10, 10, 33), "w2": bare}, discount=DISCOUNT, strata="task")
-    with pytest.raises(TypeError, match="strata: .*'w1', 'w2'"):
+    with pytest.raises(TypeError, match=r"strata: .*'w1', 'w2'"):
         somcot.drift({"w1": bare, "w2": bare}, discount=DISCOUNT, strata={"w1": ["u"] * 10})
     with pytest.raises(ValueError, match=r"candidates\['chain'\]: strata"):
         somcot.select_model(mixed(5, 5, 34), {"chain": bare.chain()}, discount=DISCOUNT, strata="task")
