@@ -137,7 +137,7 @@ class SameProcessResult:
     observed: float = field(repr=False)
     null_distribution: Floats = field(repr=False)
     margin: float | None = field(default=None, repr=False)
-    verdict: str | None = None
+    verdict: str | None = field(default=None, repr=False)
     equivalence_pvalue: float | None = field(default=None, repr=False)
     sequences_needed: int | None = field(default=None, repr=False)
     distance: Result | None = field(default=None, repr=False)
