@@ -63,7 +63,7 @@ def layers(runs: list[np.ndarray]) -> somcot.Samples:
 before = layers(release_1)
 for name, runs in (("recompiled", recompiled), ("release 2", release_2)):
     test = somcot.same_process(before, layers(runs), discount=0.9, margin=0.1)
-    print(f"{name}: {test.verdict}, distance {test.distance.distance:.3f}, {test.distance.confidence_interval}")
+    print(f"{name}: {test.verdict}, {test.distance}")
 
 # %%
 # In a test suite this is one line, and the failure names the steps that changed. `somcot baseline` keeps the recording

@@ -87,11 +87,9 @@ def test_the_pvalue_is_the_level_at_which_the_upper_end_meets_the_margin() -> No
 
 def test_a_margin_does_not_change_the_test() -> None:
     x, y = SHOP.sample(60, 30, rng=3), OTHER.sample(60, 30, rng=4)
-    bare, with_margin = (
-        somcot.same_process(x, y, discount=DISCOUNT, rng=9, **options) for options in ({}, {"margin": 0.1})
-    )
+    bare, with_margin = (somcot.same_process(x, y, discount=DISCOUNT, rng=9, margin=margin) for margin in (None, 0.1))
     again = somcot.same_process(x, y, discount=DISCOUNT, rng=9, margin=0.1)
-    assert bare.verdict is bare.margin is bare.equivalence_pvalue is bare.distance is None
+    assert (bare.verdict, bare.margin, bare.equivalence_pvalue, bare.distance) == (None, None, None, None)
     assert (bare.statistic, with_margin.verdict) == (with_margin.statistic, again.verdict)
     assert with_margin.pvalue == again.pvalue
     assert with_margin.equivalence_pvalue == again.equivalence_pvalue
@@ -168,6 +166,8 @@ def test_a_plan_is_reproducible_and_consistent(pilot: Samples, plan: SampleSize)
     assert plan.power_at(plan.n_sequences) == pytest.approx(0.8, abs=0.02)
     assert (np.diff(plan.power_at([10, 100, 1000])) >= 0).all()
     assert all(0 <= point.power <= 1 for point in plan.points)
+    assert len({point.n for point in plan.points}) == len(plan.points)
+    assert sum(point.n_simulations for point in plan.points) == 8 * 60
     assert str(plan.n_sequences) in str(plan)
     assert f"{plan.n_sequences} sequences per side" in plan._repr_html_()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +45,8 @@ def mixed(n_easy: int, n_hard: int, seed: int, change: float = 0.0) -> Samples:
 
 def plain_chain(samples: Samples, weights: list[float]) -> tuple[np.ndarray, np.ndarray]:
     """Weighted counts in plain Python: rows and initial distribution on the states a and b."""
-    counts, first = Counter[tuple[str, str]](), Counter[str]()
+    counts: dict[tuple[str, str], float] = defaultdict(float)
+    first: dict[str, float] = defaultdict(float)
     assert samples.offsets is not None
     for k, weight in enumerate(weights):
         steps = range(samples.offsets[k], samples.offsets[k + 1])
@@ -80,12 +81,12 @@ def test_the_plug_in_is_the_distance_of_the_weighted_chains() -> None:
     result = somcot.distance(x, y, discount=DISCOUNT, strata="task", confidence=0.9)
     sides = [plain_chain(side, strata.of_sequences(k).tolist()) for k, side in enumerate((x, y))]
     chains = [somcot.MarkovChain(P, start, states=["a", "b"]) for P, start in sides]
-    exact = somcot.distance(*chains, discount=DISCOUNT).distance
+    exact = somcot.distance(chains[0], chains[1], discount=DISCOUNT).distance
     assert result.plugin == pytest.approx(exact, abs=1e-9)
     assert result.estimate is not None
     assert result.estimate.mix is not None
     plain = [somcot.MarkovChain(*plain_chain(side, [1.0] * side.n_episodes), states=["a", "b"]) for side in (x, y)]
-    unweighted = somcot.distance(*plain, discount=DISCOUNT).distance
+    unweighted = somcot.distance(plain[0], plain[1], discount=DISCOUNT).distance
     assert result.estimate.mix == pytest.approx(unweighted - exact, abs=1e-9)
     assert result.estimate.strata == 2
 
@@ -165,11 +166,12 @@ def test_the_pvalue_is_that_of_all_permutations(argument: str) -> None:
     """All 2^8 (pairs) or 70^2 (strata) permutations, with chi-squared in plain Python."""
     if argument == "strata":
         x, y = mixed(4, 4, 12), mixed(4, 4, 13, 0.6)
-        labels = [["easy"] * 4 + ["hard"] * 4] * 2
+        labels: list[list[Any]] = [["easy"] * 4 + ["hard"] * 4] * 2
     else:
         x, y = mixed(8, 0, 12), mixed(8, 0, 13, 0.5)
         labels = [list(range(8))] * 2
-    test = somcot.same_process(x, y, statistic="pearson", n_permutations=1999, **{argument: (labels[0], labels[1])})
+    design: dict[str, Any] = {argument: (labels[0], labels[1])}
+    test = somcot.same_process(x, y, statistic="pearson", n_permutations=1999, **design)
     every = [(side, k) for side in (x, y) for k in range(side.n_episodes)]
     tasks = [*labels[0], *labels[1]]
     counts = [np.zeros((3, 2)) for _ in every]
@@ -180,7 +182,8 @@ def test_the_pvalue_is_that_of_all_permutations(argument: str) -> None:
         table[2, "ab".index(side.states[side.now[side.offsets[k]]])] += 1
 
     def chi(chosen: set[int]) -> float:
-        one, two = (sum(counts[k] for k in range(len(every)) if (k in chosen) is inside) for inside in (True, False))
+        tables, inside = np.array(counts), np.array([k in chosen for k in range(len(every))])
+        one, two = tables[inside].sum(axis=0), tables[~inside].sum(axis=0)
         both, value = one + two, 0.0
         for own in (one, two):
             expected = both * (own.sum(axis=1) / np.maximum(both.sum(axis=1), 1))[:, None]

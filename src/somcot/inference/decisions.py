@@ -284,7 +284,7 @@ def sample_size(
     n = _solved(curve, power)
     simulated = [point.n for point in points]
     return SampleSize(
-        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, tuple(sorted(points)), curve,
+        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, _merged(points), curve,
         extrapolated=not min(simulated) <= n <= max(simulated),
     )  # fmt: skip
 
@@ -500,6 +500,16 @@ def _search(planned: _Planned, power: float) -> list[PowerPoint]:
             break
         n = following
     return points
+
+
+def _merged(points: list[PowerPoint]) -> tuple[PowerPoint, ...]:
+    """One point for each number of sequences; each round had random numbers of its own."""
+    merged = []
+    for n in sorted({point.n for point in points}):
+        own = [point for point in points if point.n == n]
+        total = sum(point.n_simulations for point in own)
+        merged.append(PowerPoint(n, sum(point.power * point.n_simulations for point in own) / total, total))
+    return tuple(merged)
 
 
 def _fitted(points: list[PowerPoint], power: float) -> tuple[float, float]:
