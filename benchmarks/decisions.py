@@ -5,7 +5,9 @@ is found. Families, sizes and changes are constants of this file and were commit
 
 Level: parts of a log, or recordings of one source, of which the two sides have different mixes of two strata (or one
 sequence of each pair each). Nothing behaves differently within a stratum, so p <= 0.05 is an error.
-Margin: two sources whose distance is the margin, so the verdict "equivalent" is an error.
+Margin: two sources whose distance is the margin, so the verdict "equivalent" is an error. A first run with other seeds
+found 31 such errors in 600, up to 11 in 60 (hidden regimes): the upper end relied on pooled rows, and no longer does.
+The last two families of `MORE` were added for the second run.
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ FAMILIES: dict[str, tuple[Source, Source]] = {
     "hidden regimes": (recordings.hidden((0.9, 0.9, 0.9), 0.2), recordings.hidden((0.9, 0.9, 0.9), 0.45)),
     "random effects": (recordings.customers(0.0), recordings.customers(0.6)),
     "counters": (recordings.counters(0.5), recordings.counters(0.7)),
+}
+MORE = {
+    "heavy tails": (recordings.heavy_tail(1.4), recordings.heavy_tail(1.1)),
+    "shop": (recordings.shop(), recordings.shop("all")),
 }
 LENGTH = {"order 2": 30}  # steps after which recordings stop; others end by themselves
 LOGS = ("receipt", "helpdesk", "incidents", "agent")
@@ -77,7 +83,7 @@ def stratified(
     name: str, changed: Source | None, rng: np.random.Generator, *, same: bool = False, times: int = 1
 ) -> Grouped:
     """Two strata in different mixes; `changed` is the first stratum of Y. With `same`, there is only the first."""
-    first, second = FAMILIES[name]
+    first, second = (FAMILIES | MORE)[name]
     second = first if same else second
     length = LENGTH.get(name)
     x = [source.record(times * n, rng, length) for source, n in zip((first, second), MIX_X, strict=True)]
@@ -91,7 +97,7 @@ def paired(name: str, changed: Source | None, rng: np.random.Generator, *, times
     """Tasks drawn from the two sources, run once on each side; `changed` replaces the first source on side Y."""
     size, length = times * PAIRS, LENGTH.get(name)
     n = int(rng.binomial(size, 0.5))
-    first, second = FAMILIES[name]
+    first, second = (FAMILIES | MORE)[name]
     x = joined([first.record(n, rng, length), second.record(size - n, rng, length)])
     y = joined([(changed or first).record(n, rng, length), second.record(size - n, rng, length)])
     return Grouped(x, y, (list(range(size)), list(range(size))))
@@ -149,7 +155,7 @@ def level(runs: int, folder: Path, mirrors: Path | None) -> Iterator[dict[str, A
 
 def margins(runs: int) -> Iterator[dict[str, Any]]:
     """Verdicts if the distance is the margin; one stratum, or half of the tasks, or everything has changed."""
-    for name, (first, second) in FAMILIES.items():
+    for name, (first, second) in (FAMILIES | MORE).items():
         length, n = LENGTH.get(name), [a + b for a, b in zip(MIX_X, MIX_Y, strict=True)]
         for design, mix in (("none", 0.0), ("strata", n[1] / sum(n)), ("paired_by", 0.5)):
             other = first if design == "none" else second
@@ -159,7 +165,7 @@ def margins(runs: int) -> Iterator[dict[str, Any]]:
             ).distance  # fmt: skip
             verdicts = {"equivalent": 0, "changed": 0, "inconclusive": 0}
             for seed in range(runs):
-                rng = _rng("margin", name, design, seed)
+                rng = _rng("margin, second run", name, design, seed)
                 if design == "paired_by":
                     case = paired(name, second, rng, times=LARGER)
                 else:

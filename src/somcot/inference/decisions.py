@@ -1,7 +1,8 @@
 """Decisions: is a distance below a margin, and how many sequences does it take to find out?
 
 **A margin.** "Equivalent" is shown if the upper end of the interval is below the margin, "changed" if the permutation
-test rejects and equivalence is not shown. Both use the resampling of whole sequences of docs/statistics.md.
+test rejects and equivalence is not shown. Both use the resampling of whole sequences of docs/statistics.md. The upper
+end is that without pooled rows: who has to show that two processes are alike cannot assume that similar rows are equal.
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
@@ -35,7 +36,7 @@ from somcot.plumbing.notes import collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
-from somcot.result import Result
+from somcot.result import ConfidenceInterval, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 
@@ -86,6 +87,10 @@ def _decided(test: SameProcessResult, result: Result, margin: float) -> SameProc
     assert result.details.evidence is not None
     assert result.confidence_interval is not None
     evidence, units = result.details.evidence
+    evidence = evidence._replace(pooled=None)
+    low, high, level = result.confidence_interval
+    most = min(units.offset + units.scale * interval_of(evidence, level).high, result.details.problem.most)
+    result = replace(result, confidence_interval=ConfidenceInterval(low, max(most, high), level))
     pvalue = equivalence_pvalue(evidence, (margin - units.offset) / units.scale)
     # The ends of the interval are clipped to the range of the cost, which the margin is inside.
     verdict = "equivalent" if pvalue <= _LEVEL else "changed" if test.pvalue <= _LEVEL else "inconclusive"

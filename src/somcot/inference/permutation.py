@@ -127,7 +127,7 @@ class SameProcessResult:
     sequences_needed : int or None
         If inconclusive: about how many sequences per side would probably lead to one of the other verdicts.
     distance : Result or None
-        The estimated distance, with its 90 % interval and contributions.
+        The estimated distance, with contributions and its 90 % interval, whose upper end does not pool similar rows.
     """
 
     statistic: float
