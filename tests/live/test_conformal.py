@@ -291,9 +291,10 @@ def coin(n: int, seed: int, *, repeats: float = 0.5) -> list[int]:
 
 @pytest.mark.parametrize("window", [20_000, 10])
 def test_an_alarm_by_a_cycle_is_the_same_however_events_are_cut(window: int) -> None:
-    stream, alarms, per = [*coin(5000, 2), *coin(5000, 3, repeats=0.85)], [], {"one_false_alarm_per": 100_000}
+    stream, alarms = [*coin(5000, 2), *coin(5000, 3, repeats=0.85)], []
+    reference = Samples.from_trajectories([coin(20_000, 1)])
     for step in (len(stream), 317):
-        monitor = Monitor(Samples.from_trajectories([coin(20_000, 1)]), discount=0.9, window=window, **per)
+        monitor = Monitor(reference, discount=0.9, window=window, one_false_alarm_per=100_000)
         for begin in range(0, len(stream), step):
             monitor.update(stream[begin : begin + step])
         alarms.append(monitor.alarm)
