@@ -10,6 +10,7 @@ import pytest
 import somcot
 from somcot import MarkovChain, Samples, SampleSize
 from somcot.inference.decisions import KINDS, equivalence_pvalue
+from somcot.inference.estimate import EstimateDetails
 from somcot.inference.intervals import Evidence, interval_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
@@ -83,6 +84,20 @@ def test_the_pvalue_is_the_level_at_which_the_upper_end_meets_the_margin() -> No
     assert equivalence_pvalue(evidence, 0.9) == 1e-9
     values = [equivalence_pvalue(evidence, margin) for margin in np.linspace(0.01, 0.2, 40)]
     assert values == sorted(values, reverse=True)
+
+
+def test_equivalence_does_not_take_similar_rows_as_equal() -> None:
+    x, y = (somcot.random_walk(12).sample(60, 30, rng=k) for k in (1, 2))
+    test = somcot.same_process(x, y, discount=DISCOUNT, margin=0.1, rng=3)
+    assert test.distance is not None
+    assert isinstance(test.distance.details, EstimateDetails)
+    assert test.distance.details.evidence is not None
+    evidence, _ = test.distance.details.evidence
+    assert evidence.pooled is not None
+    assert test.distance.confidence_interval is not None
+    high = test.distance.confidence_interval.high
+    assert high == pytest.approx(interval_of(evidence._replace(pooled=None), 0.9).high)
+    assert high > 1.05 * interval_of(evidence, 0.9).high
 
 
 def test_a_margin_does_not_change_the_test() -> None:
