@@ -239,7 +239,7 @@ def sample_size(
     The test is simulated: recordings of one side consist of sequences of the pilot, drawn with replacement, those of
     the other side of the same sequences with a change of the given kind. So memory, lengths and rare states are those
     of the pilot, and the plan is as good as the pilot is typical. With pilots of 300 sequences, 8 of 12 plans had a
-    realised power within 0.07 of the planned 0.8; the others had 0.27 to 0.98, the lowest for small changes with memory.
+    realised power within 0.07 of the planned 0.8; the others had 0.27 to 0.98, lowest for small changes with memory.
 
     Parameters
     ----------
