@@ -333,7 +333,8 @@ def same_process(
         Show a progress line on standard error.
     margin : float, optional
         Largest distance that counts as equal. The result then has a ``verdict`` ("changed", "equivalent" or
-        "inconclusive"), an ``equivalence_pvalue`` and the estimated ``distance``. For two recordings.
+        "inconclusive"), an ``equivalence_pvalue`` and the estimated ``distance``. For two recordings; of Trajectories,
+        the chains of their cells are compared.
     strata : str or sequence of labels for each recording, optional
         The task of each sequence: the name of an attribute of the sequences, or ``(of_x, of_y)``. Sequences are
         permuted within their stratum and weighted so that all recordings have the same mix of strata.

@@ -180,7 +180,7 @@ def _verdict(outcome: SameProcessResult) -> dict[str, Any]:
     shares = () if result.makeup is None else result.contributions(_SHOWN).transitions
     assert result.confidence_interval is not None
     estimate = result.estimate
-    mix = None if estimate is None or estimate.mix is None else estimate.mix
+    mix = None if estimate is None else estimate.mix
     return {
         "margin": outcome.margin,
         "verdict": outcome.verdict,
@@ -218,6 +218,8 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 
 def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
+    from somcot.report.sentences import mix_in_words
+
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
     low, high, level = content["confidence_interval"].values()
     rows = [
@@ -227,8 +229,8 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("margin", f"{content['margin']:g} (p = {content['equivalence_pvalue']:.3g} for a larger distance)"),
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
-    if content["mix"] is not None and content["mix"] > 0:
-        rows.append(("mix of tasks", f"another {content['mix']:.4g} is due to it and not counted"))
+    if content["mix"] is not None:
+        rows.append(("strata", mix_in_words(content["distance"], content["mix"])))
     text = [f"### {mark} {content['verdict'].capitalize()}", "", content["meaning"], ""]
     text += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
     if content["contributions"]:

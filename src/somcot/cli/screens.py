@@ -51,7 +51,7 @@ _MATRIX = 12
 _LABEL = 28
 # The facts about the computation that a terminal shows; the report has all.
 _FACTS = (
-    "distance", "interval", "truth", "proved", "counted", "before", "method", "reason", "tests", "at least",
+    "distance", "interval", "mix", "truth", "proved", "counted", "before", "method", "reason", "tests", "at least",
     "cost", "clock",
 )  # fmt: skip
 
@@ -186,6 +186,7 @@ def show_files(console: Console, answer: ShownResult) -> None:
 def show_test(console: Console, content: dict[str, Any], names: tuple[str, str]) -> None:
     """The result of the same-process test, and the verdict if there is a margin."""
     from somcot.inference.permutation import verdict
+    from somcot.report.sentences import mix_in_words
 
     p, n, early = content["pvalue"], content["n_permutations"], content["stopped_early"]
     decided = "verdict" in content
@@ -193,7 +194,9 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
     if decided:
         within = f"{content['equivalence_pvalue']:.3g} for a distance of {content['margin']:g} or more"
         facts.append(Fact("within", "", within, strong=content["verdict"] == "equivalent"))
-        facts.append(Fact("distance", "distance", f"{content['distance']:.4g}{_of_mix(content)}"))
+        facts.append(Fact("distance", "distance", f"{content['distance']:.4g}"))
+        if content["mix"] is not None:
+            facts.append(Fact("mix", "strata", mix_in_words(content["distance"], content["mix"])))
     else:
         facts.append(Fact("distance", "distance", f"{content['statistic']:.6g} between the estimated chains"))
     if not early and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
@@ -216,17 +219,6 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
         items += ["", Table(head, rows, "llrr", "Largest differences")]
     show(console, [Section("answer", "same process?", items)])
     show_notes(console, content["warnings"])
-
-
-def _of_mix(content: Mapping[str, Any]) -> str:
-    """How much of the distance without strata is behaviour, and how much is a different mix."""
-    if content["mix"] is None:
-        return ""
-    mix, behaviour = content["mix"], content["distance"]
-    column = content.get("strata") or content.get("paired_by")
-    if mix <= 0:
-        return f", all of it behaviour (the mix of {column} makes none)"
-    return f" by behaviour; of {behaviour + mix:.4g} without strata, {mix:.4g} is the mix of {column}"
 
 
 def show_plan(console: Console, plan: SampleSize, notes: Iterable[str]) -> None:

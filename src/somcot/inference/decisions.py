@@ -1,7 +1,8 @@
 """Decisions: is a distance below a margin, and how many sequences does it take to find out?
 
 **A margin.** "Equivalent" is shown if the upper end of the interval is below the margin, "changed" if the permutation
-test rejects and equivalence is not shown. Both use the resampling of whole sequences of docs/statistics.md.
+test rejects and equivalence is not shown. Both use the resampling of whole sequences of docs/statistics.md. The upper
+end is that without pooled rows: who has to show that two processes are alike cannot assume that similar rows are equal.
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
@@ -35,7 +36,7 @@ from somcot.plumbing.notes import collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
-from somcot.result import Result
+from somcot.result import ConfidenceInterval, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 
@@ -54,8 +55,8 @@ def test_with_margin(
 ) -> SameProcessResult:
     """`same_process` of two recordings with a verdict; see `somcot.same_process`."""
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    check_margin(margin, permutation.pooled_cost(cost, [x, y], x.counted.merge(y.counted)))
     table = costs.between(cost, x, y) if isinstance(cost, str) else cost
-    check_margin(margin, table)
     test = permutation.same_process(x, y, cost, discount=discount, rng=seed, **options)
     shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
     with collected() as notes:  # most were issued by the test, or say what the verdict says
@@ -69,14 +70,11 @@ def test_with_margin(
 _SAID = ("near-minimum", "near-minimum-data", "too-alike", "few-sequences", "few-long-recordings", "blocks-dependent")
 
 
-def check_margin(margin: object, cost: Any) -> None:
-    """Refuse margins that no distance can be above or below."""
+def check_margin(margin: object, cost: Floats) -> None:
+    """Refuse margins that no distance can be above or below, given the cost between all states of both recordings."""
     if isinstance(margin, bool) or not isinstance(margin, (int, float, np.number)) or not math.isfinite(margin):
         raise TypeError(f"margin: found {margin!r}, expected a number, such as 0.05")
-    table = np.asarray(cost, dtype=np.float64) if not callable(cost) else None
-    if table is None or not table.size:
-        return
-    least, most = float(table.min()), float(table.max())
+    least, most = float(cost.min()), float(cost.max())
     if not least < margin < most:
         raise ValueError(
             f"margin: found {margin:g}, but the cost and so every distance is between {least:g} and {most:g}; choose a "
@@ -89,6 +87,10 @@ def _decided(test: SameProcessResult, result: Result, margin: float) -> SameProc
     assert result.details.evidence is not None
     assert result.confidence_interval is not None
     evidence, units = result.details.evidence
+    evidence = evidence._replace(pooled=None)
+    low, high, level = result.confidence_interval
+    most = min(units.offset + units.scale * interval_of(evidence, level).high, result.details.problem.most)
+    result = replace(result, confidence_interval=ConfidenceInterval(low, max(most, high), level))
     pvalue = equivalence_pvalue(evidence, (margin - units.offset) / units.scale)
     # The ends of the interval are clipped to the range of the cost, which the margin is inside.
     verdict = "equivalent" if pvalue <= _LEVEL else "changed" if test.pvalue <= _LEVEL else "inconclusive"
@@ -236,8 +238,8 @@ def sample_size(
 
     The test is simulated: recordings of one side consist of sequences of the pilot, drawn with replacement, those of
     the other side of the same sequences with a change of the given kind. So memory, lengths and rare states are those
-    of the pilot, and the plan is as good as the pilot is typical: chance differences between its rows make a change
-    look larger than it is, so that a small pilot asks for too many sequences rather than too few.
+    of the pilot, and the plan is as good as the pilot is typical. With pilots of 300 sequences, 8 of 12 plans had a
+    realised power within 0.07 of the planned 0.8; the others had 0.27 to 0.98, lowest for small changes with memory.
 
     Parameters
     ----------
@@ -287,7 +289,7 @@ def sample_size(
     n = _solved(curve, power)
     simulated = [point.n for point in points]
     return SampleSize(
-        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, tuple(sorted(points)), curve,
+        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, _merged(points), curve,
         extrapolated=not min(simulated) <= n <= max(simulated),
     )  # fmt: skip
 
@@ -503,6 +505,16 @@ def _search(planned: _Planned, power: float) -> list[PowerPoint]:
             break
         n = following
     return points
+
+
+def _merged(points: list[PowerPoint]) -> tuple[PowerPoint, ...]:
+    """One point for each number of sequences; each round had random numbers of its own."""
+    merged = []
+    for n in sorted({point.n for point in points}):
+        own = [point for point in points if point.n == n]
+        total = sum(point.n_simulations for point in own)
+        merged.append(PowerPoint(n, sum(point.power * point.n_simulations for point in own) / total, total))
+    return tuple(merged)
 
 
 def _fitted(points: list[PowerPoint], power: float) -> tuple[float, float]:

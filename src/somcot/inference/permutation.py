@@ -53,6 +53,7 @@ __all__ = [
     "has_memory",
     "looks_identical",
     "markov_order",
+    "pooled_cost",
     "same_process",
     "verdict",
 ]
@@ -126,7 +127,7 @@ class SameProcessResult:
     sequences_needed : int or None
         If inconclusive: about how many sequences per side would probably lead to one of the other verdicts.
     distance : Result or None
-        The estimated distance, with its 90 % interval and contributions.
+        The estimated distance, with contributions and its 90 % interval, whose upper end does not pool similar rows.
     """
 
     statistic: float
@@ -204,7 +205,7 @@ def same_process(
         if discount is None:
             raise TypeError("discount: needed for statistic='distance'; statistic='pearson' does without")
         discount = check_discount(discount)
-        offset, scale, unit = _in_units(_table(cost, recordings, engine.pooled), engine.n_groups)
+        offset, scale, unit = _in_units(pooled_cost(cost, recordings, engine.pooled), engine.n_groups)
         subject = Groups(engine, unit, discount)
         value = offset + scale * _exact(subject)
         outcome = permute(subject, seed, n_permutations, threads=threads, report=report)
@@ -330,7 +331,7 @@ def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
     return offset, scale, (table - least) / spread
 
 
-def _table(cost: Any, recordings: Sequence[Samples], pooled: Samples | Counts) -> Floats:
+def pooled_cost(cost: Any, recordings: Sequence[Samples], pooled: Samples | Counts) -> Floats:
     """The cost between all states of all recordings, in the order of the pooled states."""
     n, states = pooled.n_states, pooled.states
     if isinstance(cost, str) and cost != "features":

@@ -264,11 +264,17 @@ def adjusted_pvalues(pvalues: Floats, *, any_dependence: bool = False) -> Floats
     >>> adjusted_pvalues(np.array([0.01, 0.04, 0.03]))
     array([0.03, 0.04, 0.04])
     """
-    from scipy.stats import false_discovery_control  # slow to import and rarely needed
-
+    # Not scipy.stats.false_discovery_control: importing scipy.stats would be a quarter of the time of a test in CI.
     unknown = np.isnan(pvalues)
-    adjusted = false_discovery_control(np.where(unknown, 1.0, pvalues), method="by" if any_dependence else "bh")
-    return np.where(unknown, np.nan, adjusted)
+    known = np.where(unknown, 1.0, pvalues).ravel()
+    if known.size and (known.min() < 0.0 or known.max() > 1.0):
+        raise ValueError("pvalues: found numbers outside [0, 1]")
+    rank = np.arange(1, known.size + 1)
+    order = np.argsort(known, kind="stable")
+    scaled = known[order] * (known.size / rank) * ((1.0 / rank).sum() if any_dependence else 1.0)
+    adjusted = np.empty_like(known)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return np.where(unknown, np.nan, adjusted.reshape(pvalues.shape))
 
 
 # --- Permutation tests

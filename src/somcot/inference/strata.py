@@ -106,7 +106,7 @@ class Strata:
     def halves(self, members: Ints, n_splits: int, rng: np.random.Generator) -> Floats:
         """Factors on the weights of `members`, a group, in both halves of random splits: (2 n_splits, n_members).
 
-        A half keeps the mix: the part that it has of a stratum counts for the whole of it.
+        A half keeps the mix and has half of the counts: what it has of a stratum counts for half of the stratum.
         """
         strata = self.pooled[members]
         if self.paired:
@@ -129,7 +129,8 @@ class Strata:
             taken = np.empty(len(members), dtype=np.bool_)
             taken[order] = place < np.repeat(halves, sizes)
             for half, (inside, number) in enumerate(((taken, halves), (~taken, sizes - halves))):
-                factors[2 * split + half] = inside * np.where(number > 0, sizes / np.maximum(number, 1), 2.0)[cells]
+                share = np.where(sizes > 1, sizes / (2.0 * np.maximum(number, 1)), 1.0)
+                factors[2 * split + half] = inside * share[cells]
         return factors
 
 
@@ -251,6 +252,8 @@ def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: 
     column = value if isinstance(value, str) else None
     found = Strata.of(ranked, tuple(order), paired=paired_by is not None, name=column)
     _refuse_one_sided(argument, found, names)
+    if found.paired and len(found.labels) < 2:
+        raise ValueError(f"paired_by: found one task, {order[0]!r}; pairs need several, so leave out paired_by")
     return found
 
 
@@ -271,14 +274,16 @@ def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names
     for side, recording, name in zip(sides, samples, names, strict=True):
         if isinstance(side, (str, bytes)) or not hasattr(side, "__len__"):
             raise TypeError(f"{argument}: for {name} found {side!r}, expected one label for each sequence")
-        values = np.asarray(side, dtype=object) if not isinstance(side, np.ndarray) else side
-        if values.ndim != 1 or len(values) != recording.n_episodes:
+        if len(side) != recording.n_episodes:
             raise ValueError(
-                f"{argument}: found {len(values)} labels for {name}, which has {recording.n_episodes} sequences; pass "
+                f"{argument}: found {len(side)} labels for {name}, which has {recording.n_episodes} sequences; pass "
                 "one for each (sequences of one state have no step and are not among them)"
             )
         # NumPy's numbers become Python's, so that they equal those of the other side.
-        plain = [value.item() if isinstance(value, np.generic) else value for value in values.tolist()]
+        plain = [value.item() if isinstance(value, np.generic) else value for value in side]
+        wrong = next((value for value in plain if not isinstance(value, Hashable)), None)
+        if wrong is not None:
+            raise TypeError(f"{argument}: found the label {wrong!r} for {name}, expected text, numbers or the like")
         missing = [k for k, label in enumerate(plain) if label is None or label != label]
         if missing:
             raise ValueError(
@@ -310,7 +315,7 @@ def _refuse_one_sided(argument: str, strata: Strata, names: _Names) -> None:
             remedy = "record them" if strata.paired else "record or merge them"
             raise ValueError(
                 f"{argument}: {name} has no sequence in {len(lacking)} of {len(strata.labels)} {what}: {shown}; "
-                f"{remedy}, or leave out the {n} sequences of the other side that have no counterpart (Samples.take)"
+                f"{remedy}, or leave out the {n} sequence(s) of the other side without a counterpart (Samples.take)"
             )
 
 

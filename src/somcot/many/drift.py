@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.api import distance, same_process
-from somcot.inference.strata import attached
+from somcot.inference.strata import attached, strata_of
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount
 from somcot.plumbing.notes import Note, collected
@@ -219,11 +219,12 @@ def drift(
     check_discount(discount)
     check_confidence(confidence)
     kept, few = _checked(periods, level)
-    grouping = {}
+    grouping: dict[str, Any] = {}
     for name, value in (("strata", strata), ("paired_by", paired_by)):
         if value is not None:
             within = {k: v for k, v in value.items() if k not in few} if isinstance(value, Mapping) else value
             grouping[name], kept = attached(name, within, kept)
+    options = {"strata": None, "paired_by": None} | grouping
     labels = list(kept)
     # Recordings often begin in the middle of a period, and a short reference would make every comparison weak.
     first = _first_large(kept) if reference is None else reference
@@ -241,6 +242,7 @@ def drift(
     for k, (one, other) in enumerate(pairs):
         with collected() as about_pair:
             place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
+            strata_of((kept[other], kept[one]), **options, names=(_name(other), _name(one)))  # errors name the periods
             comparisons.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place, grouping))
         for note in about_pair:
             where.setdefault(note, []).append(f"{_name(one)} against {_name(other)}")

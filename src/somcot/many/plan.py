@@ -165,7 +165,8 @@ class JobPlan:
             if member.vectors is not None:
                 digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
             for attribute in settings.grouping.values():
-                digest.update(repr(getattr(member.process, "episode_attributes", {}).get(attribute)).encode())
+                labels = getattr(member.process, "episode_attributes", {}).get(attribute, np.empty(0))
+                digest.update(repr(labels.tolist()).encode())  # the text of an array leaves out its middle
         digest.update(repr(settings.grouping).encode() if settings.grouping else b"")
         # Only where it is not a discount, so that checkpoints of former versions stay valid.
         digest.update(b"" if settings.timing.name == "discount" else repr(tuple(settings.timing)).encode())

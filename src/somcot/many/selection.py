@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.inference.estimate import EstimateDetails
+from somcot.inference.strata import attached
 from somcot.many.matrix import seed_of
 from somcot.many.members import labelled
 from somcot.many.plan import JobPlan, MatrixSettings, prepare
@@ -107,8 +108,8 @@ def select_model(
     discount: float,
     confidence: float = 0.9,
     rng: int | np.random.Generator | None = None,
-    strata: str | None = None,
-    paired_by: str | None = None,
+    strata: Any = None,
+    paired_by: Any = None,
 ) -> Selection:
     """Select the candidate nearest to the data, and a confidence set of candidates that may be nearest.
 
@@ -121,8 +122,9 @@ def select_model(
         As for `distance_matrix`; rows of the cost are the states of the data.
     confidence : float
         Level of the intervals and of the confidence set.
-    strata, paired_by : str, optional
-        Name of an attribute of the sequences, as for `same_process`; all candidates must be recordings.
+    strata, paired_by : str or mapping of label to labels, optional
+        As for `same_process`, if all candidates are recordings: the name of an attribute of the sequences, or for each
+        candidate, and for ``"data"``, the label of each sequence.
 
     Returns
     -------
@@ -160,8 +162,8 @@ def prepare_selection(
     discount: float,
     confidence: float,
     rng: int | np.random.Generator | None,
-    strata: str | None = None,
-    paired_by: str | None = None,
+    strata: Any = None,
+    paired_by: Any = None,
 ) -> JobPlan:
     """Check the arguments, fit every process, and list the jobs; arguments as for `select_model`."""
     check_discount(discount)
@@ -169,9 +171,14 @@ def prepare_selection(
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
     labelled_candidates = labelled("candidates", candidates)
-    for name, value in (("strata", strata), ("paired_by", paired_by)):
+    grouping = {"strata": strata, "paired_by": paired_by}
+    for name, value in grouping.items():
         if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name}: found {type(value).__name__}, expected the name of an attribute of the sequences")
+            if "data" in labelled_candidates:
+                raise ValueError(f"{name}: a candidate is called 'data' too; rename it, or name an attribute")
+            grouping[name], changed = attached(name, value, {"data": data, **labelled_candidates})
+            data = changed.pop("data")
+            labelled_candidates = changed
     settings = MatrixSettings(
         discount,
         "auto",
@@ -179,8 +186,7 @@ def prepare_selection(
         simultaneous=False,
         tests=None,
         seed=seed_of(rng),
-        strata=strata,
-        paired_by=paired_by,
+        **grouping,
     )
     return prepare({"data": data}, cost, settings, others=labelled_candidates)
 

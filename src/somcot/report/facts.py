@@ -47,6 +47,7 @@ from somcot.report.sentences import (
     cost_of,
     meaning,
     merge_notes,
+    mix_in_words,
     more_or_less,
     possible,
     sentence_of_test,
@@ -224,6 +225,8 @@ def computation(about: ReportInput) -> list[Fact]:
         add("data", "data", f"{result.samples[0]:,} + {result.samples[1]:,} transitions")
     if result.estimate is not None:
         e = result.estimate
+        if e.mix is not None:
+            add("mix", "strata", f"{mix_in_words(result.distance, e.mix)} ({e.strata} strata)")
         add("error", "standard error", figure(e.standard_error))
         if result.continuous is None:
             add("units", "resampled", f"{e.units}, permuted and halved; {e.n_solves} exact solves")

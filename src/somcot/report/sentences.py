@@ -29,6 +29,7 @@ __all__ = [
     "map_in_words",
     "meaning",
     "merge_notes",
+    "mix_in_words",
     "more_or_less",
     "possible",
     "sentence",
@@ -263,6 +264,23 @@ def before_correction(result: Result) -> tuple[str, str] | None:
     name = "estimated chains" if result.estimate is None else "before correction"
     shown = figure(result.plugin)
     return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
+
+
+def mix_in_words(distance: float, mix: float | None) -> str:
+    """How much of the distance without strata is behaviour, and how much the mix of strata; empty without strata.
+
+    Examples
+    --------
+    >>> mix_in_words(0.09, 0.05)
+    'of 0.1400, 0.0900 is behaviour and 0.0500 the mix of strata'
+    >>> mix_in_words(0.09, -0.02)
+    '0.0900 is behaviour, of which the mix of strata would hide 0.0200'
+    """
+    if mix is None:
+        return ""
+    if mix < 0.0:
+        return f"{figure(distance)} is behaviour, of which the mix of strata would hide {figure(-mix)}"
+    return f"of {figure(distance + mix)}, {figure(distance)} is behaviour and {figure(mix)} the mix of strata"
 
 
 def continuous_facts(

@@ -1,0 +1,263 @@
+"""Verdicts with a margin, and planned numbers of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import MarkovChain, Samples, SampleSize
+from somcot.inference.decisions import KINDS, equivalence_pvalue
+from somcot.inference.estimate import EstimateDetails
+from somcot.inference.intervals import Evidence, interval_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+
+DISCOUNT = 0.9
+SHOP = MarkovChain(
+    [[0.2, 0.5, 0.2, 0.1], [0.4, 0.1, 0.3, 0.2], [0.1, 0.3, 0.3, 0.3], [0, 0, 0, 1]], [1, 0, 0, 0],
+    states=["home", "list", "cart", "left"],
+)  # fmt: skip
+OTHER = MarkovChain(
+    [[0.2, 0.5, 0.2, 0.1], [0.1, 0.1, 0.6, 0.2], [0.1, 0.3, 0.3, 0.3], [0, 0, 0, 1]], [1, 0, 0, 0],
+    states=["home", "list", "cart", "left"],
+)  # fmt: skip
+
+
+def visits(chain: MarkovChain, n: int, seed: int) -> Samples:
+    """Sequences that end in "left"."""
+    raw, left = chain.sample(n, 60, rng=seed), chain.states.index("left")
+    inside = raw.now != left
+    return Samples.from_transitions(
+        raw.now[inside], raw.following[inside], episode=np.repeat(np.arange(n), 60)[inside],
+        terminated=raw.following[inside] == left, states=range(4),
+    ).relabel(lambda k: chain.states[k])  # fmt: skip
+
+
+# --- Verdicts
+
+
+def test_the_three_verdicts() -> None:
+    same = somcot.same_process(SHOP.sample(400, 30, rng=1), SHOP.sample(400, 30, rng=2), discount=DISCOUNT, margin=0.1)
+    assert same.verdict == "equivalent"
+    assert same.sequences_needed is None
+    changed = somcot.same_process(
+        SHOP.sample(400, 30, rng=1), OTHER.sample(400, 30, rng=2), discount=DISCOUNT, margin=0.05
+    )
+    assert changed.verdict == "changed"
+    assert changed.distance is not None
+    assert changed.distance.contributions(3).transitions[0].state == "list"
+    few = somcot.same_process(SHOP.sample(12, 30, rng=1), SHOP.sample(12, 30, rng=2), discount=DISCOUNT, margin=0.02)
+    assert few.verdict == "inconclusive"
+    assert few.sequences_needed is not None
+    assert few.sequences_needed > 12
+    assert f"{few.sequences_needed:,} sequences per side" in few._repr_html_()
+
+
+def test_the_verdict_is_that_of_interval_and_test() -> None:
+    """Equivalent exactly if the 90 % interval of `distance` ends below the margin; else the p-value decides."""
+    seen = set()
+    for n, margin in ((20, 0.05), (60, 0.1), (200, 0.06), (200, 0.02), (400, 0.3)):
+        for other in (SHOP, OTHER):
+            x, y = SHOP.sample(n, 30, rng=n), other.sample(n, 30, rng=n + 1)
+            test = somcot.same_process(x, y, discount=DISCOUNT, margin=margin, rng=5)
+            assert test.distance is not None
+            assert test.distance.confidence_interval is not None
+            high = test.distance.confidence_interval.high
+            expected = "equivalent" if high < margin else "changed" if test.pvalue <= 0.05 else "inconclusive"
+            assert test.verdict == expected
+            assert test.equivalence_pvalue is not None
+            assert (test.equivalence_pvalue <= 0.05) == (high < margin)
+            seen.add(expected)
+    assert seen == {"equivalent", "changed", "inconclusive"}
+
+
+def test_the_pvalue_is_the_level_at_which_the_upper_end_meets_the_margin() -> None:
+    evidence = Evidence(0.06, 0.07, 0.012)
+    for margin in (0.055, 0.07, 0.08, 0.1):
+        pvalue = equivalence_pvalue(evidence, margin)
+        if pvalue < 0.5:
+            assert interval_of(evidence, 1 - 2 * pvalue).high == pytest.approx(margin, abs=1e-6)
+    assert equivalence_pvalue(evidence, 0.03) == 1.0
+    assert equivalence_pvalue(evidence, 0.9) == 1e-9
+    values = [equivalence_pvalue(evidence, margin) for margin in np.linspace(0.01, 0.2, 40)]
+    assert values == sorted(values, reverse=True)
+
+
+def test_equivalence_does_not_take_similar_rows_as_equal() -> None:
+    x, y = (somcot.random_walk(12).sample(60, 30, rng=k) for k in (1, 2))
+    test = somcot.same_process(x, y, discount=DISCOUNT, margin=0.1, rng=3)
+    assert test.distance is not None
+    assert isinstance(test.distance.details, EstimateDetails)
+    assert test.distance.details.evidence is not None
+    evidence, _ = test.distance.details.evidence
+    assert evidence.pooled is not None
+    assert test.distance.confidence_interval is not None
+    high = test.distance.confidence_interval.high
+    assert high == pytest.approx(interval_of(evidence._replace(pooled=None), 0.9).high)
+    assert high > 1.05 * interval_of(evidence, 0.9).high
+
+
+def test_a_margin_does_not_change_the_test() -> None:
+    x, y = SHOP.sample(60, 30, rng=3), OTHER.sample(60, 30, rng=4)
+    bare, with_margin = (somcot.same_process(x, y, discount=DISCOUNT, rng=9, margin=margin) for margin in (None, 0.1))
+    again = somcot.same_process(x, y, discount=DISCOUNT, rng=9, margin=0.1)
+    assert (bare.verdict, bare.margin, bare.equivalence_pvalue, bare.distance) == (None, None, None, None)
+    assert (bare.statistic, with_margin.verdict) == (with_margin.statistic, again.verdict)
+    assert with_margin.pvalue == again.pvalue
+    assert with_margin.equivalence_pvalue == again.equivalence_pvalue
+
+
+def test_margins_are_in_the_units_of_the_cost() -> None:
+    x, y = SHOP.sample(150, 30, rng=5), OTHER.sample(150, 30, rng=6)
+    labels = 1.0 - np.eye(4)
+    one = somcot.same_process(x, y, labels, discount=DISCOUNT, margin=0.1)
+    scaled = somcot.same_process(x, y, 3.0 + 20.0 * labels, discount=DISCOUNT, margin=5.0)
+    assert scaled.verdict == one.verdict
+    assert scaled.equivalence_pvalue == pytest.approx(one.equivalence_pvalue, rel=1e-6)
+
+
+def test_recordings_without_a_common_state_have_changed() -> None:
+    x, y = SHOP.sample(30, 10, rng=7), SHOP.sample(30, 10, rng=8).relabel(lambda label: f"new {label}")
+    test = somcot.same_process(x, y, discount=DISCOUNT, margin=0.1)
+    assert (test.verdict, test.equivalence_pvalue) == ("changed", 1.0)
+
+
+@pytest.mark.parametrize("margin", [0.0, 1.0, -0.2, 1.5])
+def test_margins_outside_the_range_of_the_cost(margin: float) -> None:
+    x = SHOP.sample(10, 10, rng=0)
+    with pytest.raises(ValueError, match=r"margin: found .* between 0 and 1"):
+        somcot.same_process(x, x, discount=DISCOUNT, margin=margin)
+    with pytest.raises(ValueError, match=r"margin: found .* between 0 and 1"):
+        somcot.same_process(x, x, somcot.costs.labels(x.states, x.states), discount=DISCOUNT, margin=margin)
+
+
+def test_bad_margins() -> None:
+    x = SHOP.sample(10, 10, rng=0)
+    for margin in (float("nan"), float("inf"), "0.1", True):
+        with pytest.raises(TypeError, match="margin: found"):
+            somcot.same_process(x, x, discount=DISCOUNT, margin=margin)  # type: ignore[arg-type]
+    for options in ({"statistic": "pearson"}, {"discount": None}):
+        arguments: dict[str, Any] = {"discount": DISCOUNT, "margin": 0.1} | options
+        with pytest.raises(ValueError, match="margin: needs"):
+            somcot.same_process(x, x, **arguments)
+    with pytest.raises(ValueError, match="margin: needs two recordings"):
+        somcot.same_process([x, x, x], discount=DISCOUNT, margin=0.1)
+
+
+def test_the_number_needed_probably_decides() -> None:
+    """With the suggested number, most comparisons that were inconclusive are decided (of 36 and more, 72 to 90 %)."""
+    decided = total = 0
+    for seed in range(12):
+        x, y = visits(SHOP, 40, 1000 + seed), visits(SHOP, 40, 2000 + seed)
+        n = somcot.same_process(x, y, discount=DISCOUNT, margin=0.05).sequences_needed
+        if n is not None:
+            x, y = visits(SHOP, n, 3000 + seed), visits(SHOP, n, 4000 + seed)
+            total += 1
+            decided += somcot.same_process(x, y, discount=DISCOUNT, margin=0.05).verdict == "equivalent"
+    assert total >= 8
+    assert decided >= 0.5 * total
+
+
+# --- Planning
+
+
+@pytest.fixture(scope="module")
+def pilot() -> Samples:
+    return visits(SHOP, 120, 9)
+
+
+@pytest.fixture(scope="module")
+def plan(pilot: Samples) -> SampleSize:
+    return somcot.sample_size(pilot, effect=0.1, discount=DISCOUNT)
+
+
+def test_a_plan_is_reproducible_and_consistent(pilot: Samples, plan: SampleSize) -> None:
+    again = somcot.sample_size(pilot, effect=0.1, discount=DISCOUNT, threads=1)
+    assert again.n_sequences == plan.n_sequences
+    assert again.points == plan.points
+    assert plan.power_at(plan.n_sequences) == pytest.approx(0.8, abs=0.02)
+    assert (np.diff(plan.power_at([10, 100, 1000])) >= 0).all()
+    assert all(0 <= point.power <= 1 for point in plan.points)
+    assert len({point.n for point in plan.points}) == len(plan.points)
+    assert sum(point.n_simulations for point in plan.points) == 8 * 60
+    assert str(plan.n_sequences) in str(plan)
+    assert f"{plan.n_sequences} sequences per side" in plan._repr_html_()
+
+
+def test_the_change_has_the_size_of_the_effect(pilot: Samples, plan: SampleSize) -> None:
+    """Recomputed: every row that is left is mixed with the distribution of all next states."""
+    chain = pilot.chain(check=False)
+    P = np.array(chain.transition)
+    nexts = np.bincount(pilot.following, minlength=4) / pilot.n_transitions
+    leaves = pilot.visits > 0
+    P[leaves] = (1 - plan.share) * P[leaves] + plan.share * nexts
+    changed = MarkovChain(P, chain.initial, states=chain.states)
+    assert somcot.distance(chain, changed, discount=DISCOUNT).distance == pytest.approx(0.1, rel=5e-3)
+
+
+def test_smaller_effects_need_more_sequences(pilot: Samples, plan: SampleSize) -> None:
+    assert somcot.sample_size(pilot, effect=0.14, discount=DISCOUNT).n_sequences < plan.n_sequences
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_finds_its_change(kind: str) -> None:
+    """A plan of each kind: the test with that many sequences, of processes changed in that way, mostly rejects."""
+    pilot, effect = visits(SHOP, 150, 10), 0.03 if kind == "row" else 0.06
+    plan = somcot.sample_size(
+        pilot, effect=effect, kind=kind, discount=DISCOUNT, power=0.9, state="list" if kind == "row" else None
+    )
+    P, start, inside = np.array(SHOP.transition), np.array(SHOP.initial), [0, 1, 2]
+    often = np.zeros(4)
+    often[inside] = np.linalg.solve(np.eye(3) - P[:3, :3].T, start[inside])
+    often /= often.sum()
+    if kind == "initial":
+        start = (1 - plan.share) * start + plan.share * often
+    else:
+        target = np.eye(4)[3] if kind == "exits" else often @ P
+        rows = [SHOP.states.index("list")] if kind == "row" else inside
+        P[rows] = (1 - plan.share) * P[rows] + plan.share * target
+    changed = MarkovChain(P, start, states=SHOP.states)
+    assert somcot.distance(SHOP, changed, discount=DISCOUNT).distance == pytest.approx(effect, rel=0.3)
+    n = plan.n_sequences
+    found = [
+        somcot.same_process(visits(SHOP, n, 2 * k), visits(changed, n, 2 * k + 1), discount=DISCOUNT) for k in range(15)
+    ]
+    assert sum(test.pvalue <= 0.05 for test in found) >= 8
+
+
+def test_a_plan_is_plotted(plan: SampleSize) -> None:
+    ax = plan.plot()
+    assert ax.get_xlabel()
+    assert len(ax.lines) >= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"effect": 0}, "effect: found 0"),
+        ({"effect": float("nan")}, "effect: found nan"),
+        ({"effect": 0.9}, "effect: found 0.9, but a change of kind 'rows' reaches"),
+        ({"power": 1.0}, "power: found 1.0"),
+        ({"confidence": 0.2}, "confidence: found 0.2"),
+        ({"confidence": 0.999}, "confidence: found 0.999"),
+        ({"kind": "row and column"}, "kind: found 'row and column'"),
+        ({"kind": "row", "state": "nowhere"}, "state: 'nowhere' is not a state"),
+        ({"state": "home"}, "state: only for kind 'row'"),
+    ],
+)
+def test_bad_plans(pilot: Samples, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        somcot.sample_size(pilot, **{"effect": 0.1, "discount": DISCOUNT, **options})
+
+
+def test_bad_pilots(pilot: Samples) -> None:
+    with pytest.raises(ValueError, match="pilot: found 5 sequences, expected at least 10"):
+        somcot.sample_size(pilot.take(np.arange(5)), effect=0.1)
+    with pytest.raises(TypeError, match="pilot: found MarkovChain"):
+        somcot.sample_size(SHOP, effect=0.1)  # type: ignore[arg-type]
+    endless = Samples.from_trajectories([["a", "b", "a", "a"]] * 12)
+    with pytest.raises(ValueError, match="kind: 'exits' needs sequences that terminated"):
+        somcot.sample_size(endless, effect=0.1, kind="exits")
