@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import json
@@ -228,6 +229,25 @@ def test_databases_are_read_and_nothing_else(log: pd.DataFrame, plain: Path, tmp
     (tmp_path / "log.db-wal").write_bytes(b"changes")
     with pytest.raises(ValueError, match="recent changes"):
         from_table(path, table="events")
+
+
+def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path, other = tmp_path / "log.duckdb", tmp_path / "other.csv"
+    other.write_text("state\na\nb\n")
+    with contextlib.closing(duckdb.connect(str(path))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT unnest(['a', 'b', 'a']) AS state")
+        connection.execute(f"CREATE VIEW evil AS SELECT * FROM read_csv('{other}')")
+    before = path.read_bytes()
+    assert from_table(path).n_transitions == 2
+    for query in (
+        f"SELECT * FROM read_csv('{other}')", "SELECT * FROM evil", "DELETE FROM events",
+        "SELECT 1); DROP TABLE events; (", f"SELECT 1 FROM (COPY events TO '{tmp_path}/out.csv')",
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"log\.duckdb"):
+            from_table(path, query=query)
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["log.duckdb", "other.csv"]
 
 
 def test_sheets_are_named(log: pd.DataFrame, plain: Path, tmp_path: Path) -> None:

@@ -123,6 +123,43 @@ def test_damaged_lines_and_sessions_without_tools_are_counted(tmp_path: Path) ->
         from_traces(tmp_path / "cut.json")
 
 
+SPAN = {"name": "execute_tool a", "startTimeUnixNano": 1e999}
+MALFORMED: dict[str, object] = {
+    "a message of text": {"task_id": 1, "traj": ["hello"]},
+    "calls of text": {"role": "assistant", "tool_calls": ["f"]},
+    "an infinite time": {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]},
+    "spans of text": {"resourceSpans": ["a"]},
+    "steps of numbers": {"trajectory": [1, 2]},
+    "a number": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", MALFORMED.values(), ids=MALFORMED)
+def test_values_that_are_not_what_their_format_says_are_counted(value: object, tmp_path: Path) -> None:
+    lines = [message("a"), message("b"), value]
+    (tmp_path / "s.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with noted("values-left-out", n=1):
+        assert from_traces(tmp_path / "s.jsonl").states == ("a", "b")
+
+
+def test_lines_of_claude_code_that_hold_no_call_are_expected(tmp_path: Path) -> None:
+    besides = ['{"type": "summary", "leafUuid": "x"}', '{"type": "file-history-snapshot", "messageId": "y"}']
+    (tmp_path / "s.jsonl").write_text("\n".join([*besides, EXAMPLES["Claude Code"]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_traces(tmp_path / "s.jsonl")
+
+
+def test_attributes_that_can_be_none_are_left_out(tmp_path: Path) -> None:
+    found = json.loads(EXAMPLES["mini-swe-agent"])
+    found["info"]["model_stats"] = {"instance_cost": float("inf")}
+    found["info"]["config"] = {"model": {"model_name": ["a", "list"]}}
+    (tmp_path / "s.json").write_text(json.dumps(found))
+    attributes = from_traces(tmp_path / "s.json").episode_attributes
+    assert attributes["model"].tolist() == ["unknown"]
+    assert attributes["cost"].tolist() == [None]
+
+
 def test_sub_agents_are_sessions_of_their_own(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in EXAMPLES["Claude Code"].splitlines()]
     for line in lines[2:6]:

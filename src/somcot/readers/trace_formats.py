@@ -124,6 +124,7 @@ def argument_text(arguments: Json) -> str:
 # --- Which format a value has
 
 _LISTS = ("messages", "conversation", "trajectory", "history", "items", "traj")
+_BESIDES = ("summary", "file-history-snapshot")  # lines of Claude Code that name no session and hold no call
 _ITEMS = ("function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call")
 
 
@@ -148,7 +149,7 @@ def _has(value: Mapping[str, Json], *names: str) -> bool:
 
 _DIALECTS: dict[str, Callable[[Mapping[str, Json]], bool]] = {
     "otlp": lambda v: "resourceSpans" in v or "resource_spans" in v,
-    "claude": lambda v: "sessionId" in v and ("uuid" in v or "type" in v),
+    "claude": lambda v: ("sessionId" in v and ("uuid" in v or "type" in v)) or v.get("type") in _BESIDES,
     "codex": lambda v: _has(v, "type", "payload") and isinstance(v["payload"], Mapping),
     "tau": lambda v: _has(v, "task_id", "traj"),
     "mini": lambda v: _is_mini(v),

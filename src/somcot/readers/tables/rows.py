@@ -221,7 +221,7 @@ class Order:
 
     def __init__(self, columns: Columns) -> None:
         self.source, self.columns, self.n = columns.source, columns, columns.n_rows
-        self.rows: Ints | None = None  # the permutation that sorts the rows; None if they are in order
+        self.rows: Array | None = None  # the permutation that sorts the rows; None if they are in order
         self.begins = np.zeros(self.n, dtype=np.bool_)
         self.begins[:1] = True
         if columns.sequence is not None:
@@ -237,13 +237,17 @@ class Order:
         if (names[1:] > names[:-1]).all():
             self.begins[begins] = True
             return
-        begins = begins.astype(np.int64)
-        order = np.argsort(names, kind="stable")
-        lengths = np.diff(begins, append=self.n)[order]
-        new = np.cumsum(lengths) - lengths
-        self.rows = np.repeat(begins[order] - new, lengths) + np.arange(self.n)
-        ordered = names[order]
-        self.begins[new[np.append(True, ordered[1:] != ordered[:-1])]] = True
+        kind = np.int32 if self.n < 2**31 else np.int64  # half the memory, of which this takes the most
+        begins = begins.astype(kind, copy=False)
+        order: Array = np.argsort(names, kind="stable").astype(kind)
+        lengths: Array = np.diff(begins, append=kind(self.n))[order]
+        new: Array = np.cumsum(lengths, dtype=kind) - lengths
+        names = names[order]
+        self.begins[new[np.append(True, names[1:] != names[:-1])]] = True
+        shifts = begins[order] - new
+        del begins, order, new, names
+        self.rows = np.repeat(shifts, lengths)
+        self.rows += np.arange(self.n, dtype=kind)
 
     def _sort_times(self) -> None:
         """Sort the rows of each sequence by time; disorder is reported."""
