@@ -114,8 +114,29 @@ def no_type_in_front(app: Sphinx, what: str, name: str, member: Any, options: An
         lines[:0] = ["..", ""]
 
 
+def examples_as_gallery(app: Sphinx, name: str, source: list[str]) -> None:
+    """Lead links to examples, which work in the repository, to their pages of the gallery."""
+    source[0] = re.sub(r"\]\(\.\./examples/(\w+)/(\w+)\.py\)", r"](gallery/\1/\2.rst)", source[0])
+    source[0] = source[0].replace("](../examples)", "](gallery/index.rst)")
+
+
+def markdown_pages(app: Sphinx, error: Exception | None) -> None:
+    """Put the Markdown of each page beside it, and a list of the pages, for programs that read text (llms.txt)."""
+    if error is not None or app.builder.name != "html":
+        return
+    out, lines = Path(app.outdir), ["# somcot", "", "> How far apart are two Markov processes?", "", "## Pages", ""]
+    for name in sorted(app.env.found_docs):
+        page = Path(app.srcdir) / f"{name}.md"
+        if page.exists():
+            (out / f"{name}.md").write_bytes(page.read_bytes())
+            lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
+    (out / "llms.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
+    app.connect("source-read", examples_as_gallery)
+    app.connect("build-finished", markdown_pages)
     app.connect("autodoc-process-docstring", no_type_in_front, priority=100)  # before napoleon
     app.connect("doctree-resolved", keep_numbers_whole)
     app.connect("autodoc-skip-member", says_nothing)

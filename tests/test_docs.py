@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/concepts.md", "docs/actions.md", "docs/clocks.md", "docs/live.md", "docs/many.md"],
+    ["README.md", "docs/concepts.md", "docs/actions.md", "docs/clocks.md", "docs/live.md", "docs/many.md", "docs/questions.md"],
 )
 def test_examples_print_what_the_page_shows(page: str) -> None:
     assert_prints_what_it_shows("".join(python_of((ROOT / page).read_text())))
@@ -37,6 +37,7 @@ QUICKSTARTS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##)", HOME, re.MULTILINE | 
 @pytest.mark.parametrize("title", QUICKSTARTS)
 def test_quickstarts_run_on_their_own(title: str) -> None:
     (code,) = python_of(QUICKSTARTS[title])
+    assert sum(bool(line) and not line.startswith("# ") for line in code.splitlines()) < 10
     assert_prints_what_it_shows(code)
 
 
@@ -218,6 +219,22 @@ def test_every_link_inside_leads_somewhere(site: Path, pages: dict[Path, Words])
             if not target.exists() or (place and known is not None and place not in known):
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert not broken
+
+
+def test_pages_exist_as_markdown_too(site: Path) -> None:
+    listed = re.findall(r"^- \[.+\]\((.+\.md)\)$", (site / "llms.txt").read_text(), re.MULTILINE)
+    assert {"index.md", "pitfalls.md", "reference/notes.md"} <= set(listed)
+    for name in listed:
+        assert (site / name).read_bytes() == (ROOT / "docs" / name).read_bytes()
+
+
+@pytest.mark.parametrize("page", sorted(str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
+def test_links_work_in_the_repository(page: str) -> None:
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
+        address = link.partition("#")[0]
+        if address and not re.match(r"[a-z]+:", address):
+            assert ((ROOT / page).parent / address).exists(), link
 
 
 def test_everything_public_is_in_the_reference(site: Path) -> None:

@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 ERROR, DOUBT, CAUTION, INFO = Severity
 
-# Order within a group does not matter; `docs/notes.md` sorts by severity and code.
+# Order within a group does not matter; `docs/reference/notes.md` sorts by severity and code.
 CATALOGUE: dict[str, Kind] = {
     # Recordings and the chains estimated from them
     "raw-steps": Kind(DOUBT, "raw steps of episodes are replayed as if they were samples of the discounted occupancy; "
@@ -516,5 +516,5 @@ CATALOGUE: dict[str, Kind] = {
     "sessions-without-calls": Kind(INFO, "{n:,} session(s) have no tool call and were left out",
         "A session of text alone has no sequence of calls to compare. They are counted so that none is lost silently."),
     "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
-        "Codes of notes are listed by somcot explain without an argument, and in docs/notes.md."),
+        "Codes of notes are listed by somcot explain without an argument, and in docs/reference/notes.md."),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 A note is a `str`, so it goes wherever a sentence goes: into `Result.notes`, a warning, an error, a JSON file. It also
 has a code, the thing it is about, and its values. Texts, severities and explanations are in one catalogue
-(`somcot.plumbing.note_catalogue`), from which ``python -m somcot.plumbing.notes`` makes docs/notes.md.
+(`somcot.plumbing.note_catalogue`), from which ``python -m somcot.plumbing.notes`` makes docs/reference/notes.md.
 
 In the catalogue ``{name}`` is a value, and ``[[...]]`` is spelled by the reader: ``[[tidy=True]]`` is an argument in
 Python and a flag in a terminal, ``[[somcot.same_process]]`` a function or a command.
@@ -334,7 +334,7 @@ def pattern(code: str, spelling: Spelling = python_spelling) -> str:
 
 
 def page() -> str:
-    """docs/notes.md, made of the catalogue."""
+    """docs/reference/notes.md, made of the catalogue."""
     lines = [
         "# Notes and errors by code",
         "",
