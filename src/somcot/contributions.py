@@ -15,7 +15,10 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Table, card
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
-__all__ = ["ContributionInputs", "Contributions", "PairShare", "RowCounts", "TransitionShare", "names_count"]
+__all__ = [
+    "ContributionInputs", "Contributions", "Findings", "PairShare", "RowCounts", "StateChange", "StepChange", "Tally",
+    "TransitionShare", "Visits", "names_count",
+]  # fmt: skip
 
 
 class PairShare(NamedTuple):
@@ -103,6 +106,121 @@ def _line(name: str, share: PairShare | TransitionShare, *more: float) -> str:
     )
 
 
+class StateChange(NamedTuple):
+    """A state in both recordings: X before, Y after.
+
+    Attributes
+    ----------
+    state : hashable
+    visits_x, visits_y : int or None
+        Events in the state; None for a known chain.
+    sequences_x, sequences_y : int or None
+        Sequences that reach the state; None without sequences.
+    time_x, time_y : float
+        Share of the weighted time in the state.
+    pvalue, adjusted : float
+        Of equal shares of sequences with the state, and adjusted for all states and steps; NaN if not tested.
+    marked : bool
+        Statistically significant at a false discovery rate of 5 %.
+    kind : str
+        "new" (only in Y), "vanished" (only in X), "more" or "less" (in Y), or "equal".
+    """
+
+    state: Hashable
+    visits_x: int | None
+    visits_y: int | None
+    sequences_x: int | None
+    sequences_y: int | None
+    time_x: float
+    time_y: float
+    pvalue: float
+    adjusted: float
+    marked: bool
+    kind: str
+
+
+class StepChange(NamedTuple):
+    """A step between two states in both recordings; fields as for `StateChange`.
+
+    `times_x` and `times_y` are how often the step was recorded, `time_x` and `time_y` its share of the weighted steps.
+    """
+
+    state: Hashable
+    next_state: Hashable
+    times_x: int | None
+    times_y: int | None
+    sequences_x: int | None
+    sequences_y: int | None
+    time_x: float
+    time_y: float
+    pvalue: float
+    adjusted: float
+    marked: bool
+    kind: str
+
+
+class Findings(NamedTuple):
+    """States and steps before and after: significant new and vanished ones first, then others that are significant.
+
+    Attributes
+    ----------
+    states : tuple of StateChange
+    steps : tuple of StepChange
+        Largest differences of `time_x` and `time_y` first, within each group.
+    sequences : (int, int) or None
+        Numbers of sequences, or of blocks if there are few sequences; None if nothing could be tested.
+    units : str
+        "sequences" or "blocks": what was counted.
+    """
+
+    states: tuple[StateChange, ...]
+    steps: tuple[StepChange, ...]
+    sequences: tuple[int, int] | None
+    units: str = "sequences"
+
+    @property
+    def marked(self) -> int:
+        """Number of significant states and steps."""
+        return sum(row.marked for row in (*self.states, *self.steps))
+
+    def __repr__(self) -> str:
+        return f"Findings({len(self.states)} states, {len(self.steps)} steps, {self.marked} marked)"
+
+    def __str__(self) -> str:
+        head = f"{'state':<42}{'visits':>16}{self.units:>18}{'adjusted p':>12}"
+        rows = [
+            f"{f'{row.state!s}'[:40]:<41}{'*' if row.marked else ' '}{_both(row.visits_x, row.visits_y):>16}"
+            f"{_both(row.sequences_x, row.sequences_y):>18}{row.adjusted:>12.3g}"
+            for row in self.states
+        ]
+        return "\n".join([head, *rows])
+
+
+def _both(x: int | None, y: int | None) -> str:
+    return " -> ".join("-" if n is None else f"{n:,}" for n in (x, y))
+
+
+class Tally(NamedTuple):
+    """How often each state, or step, occurs in each recording: events, units with at least one, p-values (or NaN)."""
+
+    keys: NDArray[np.int64]  # a state's place in the union of the states, or place * n_states + next place
+    events: NDArray[np.int64]  # (2, n_keys); -1 for a known chain
+    units: NDArray[np.int64]  # (2, n_keys); -1 without units
+    pvalues: Floats
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Visits(NamedTuple):
+    """Tallies of states and steps, the number of units of each recording, and what units are."""
+
+    states: Tally
+    steps: Tally
+    sizes: tuple[int, int] | None
+    units: str = "sequences"
+
+
 class RowCounts(NamedTuple):
     """Rows of a chain (CSR, initial distribution last) with their counts, which are 0 for known chains."""
 
@@ -120,6 +238,14 @@ class RowCounts(NamedTuple):
         return cls(*support, np.zeros(len(support.indices), dtype=np.int64))
 
     @property
+    def absorbing(self) -> NDArray[np.bool_]:
+        """States that are never left, (n,)."""
+        size = int(self.indptr[-2])
+        rows = np.repeat(np.arange(len(self.indptr) - 2), np.diff(self.indptr[:-1]))
+        stays = np.bincount(rows, self.probabilities[:size] * (self.indices[:size] == rows), len(self.indptr) - 2)
+        return np.asarray(stays >= 1.0 - 1e-12)
+
+    @property
     def support(self) -> Support:
         """The rows without their counts."""
         return Support(*self[:3])
@@ -130,12 +256,14 @@ class ContributionInputs:
     """Inputs of `Result.contributions`: the cost, and the rows of both processes with their counts.
 
     `same_rows` is the p-value of the hypothesis of equal rows, or a function that computes it on demand, or None.
+    `counted` likewise has the visits of states and steps, for `Result.findings`.
     """
 
     cost: Floats
     x: RowCounts
     y: RowCounts
     same_rows: Callable[[], float | None] | float | None = None
+    counted: Callable[[], Visits] | Visits | None = None
 
     @classmethod
     def known(cls, cost: Floats, x: Support, y: Support) -> ContributionInputs:
@@ -145,6 +273,14 @@ class ContributionInputs:
     def pvalue(self) -> float | None:
         """The p-value of the hypothesis of equal rows."""
         return self._pvalue
+
+    def visits(self) -> Visits | None:
+        """Visits of states and steps; None for known chains."""
+        return self._visits
+
+    @cached_property
+    def _visits(self) -> Visits | None:
+        return self.counted() if callable(self.counted) else self.counted
 
     @cached_property
     def _pvalue(self) -> float | None:  # cached: several views read it, and permutations take time

@@ -11,10 +11,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
-from somcot.contributions import ContributionInputs, Contributions, RowCounts
+from somcot.contributions import ContributionInputs, Contributions, Findings, RowCounts, Tally, Visits
 from somcot.couplings import Coupling, Maps, Match, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
@@ -23,7 +24,7 @@ from somcot.plumbing.records import view
 from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
-    "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
+    "BeforeEnd", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
 ]  # fmt: skip
 
 
@@ -60,6 +61,14 @@ class ConfidenceInterval(NamedTuple):
     low: float
     high: float
     level: float
+
+
+class BeforeEnd(NamedTuple):
+    """A distance and the ends of its interval (None without one) per step before both sequences have ended."""
+
+    distance: float
+    low: float | None
+    high: float | None
 
 
 class Duals(NamedTuple):
@@ -445,6 +454,72 @@ class Result:
         shares: Contributions = view("contributions")(self, n)
         return shares
 
+    def findings(self) -> Findings:
+        """States and steps before (X) and after (Y): visits, sequences with them, and what differs significantly.
+
+        The units of the test are whole sequences: how many of them have the state, or the step, more than some number
+        of times (the one that splits both recordings together most evenly; 0 for whatever fewer than half have). The
+        p-value is exact if sequences are exchangeable, within strata if there are any (Fisher). Marks control the false
+        discovery rate of all states and steps together (Benjamini and Hochberg, 5 %). Empty if equal labels do not
+        denote the same state, and without the kept rows that `contributions` needs.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> before = somcot.Samples.from_trajectories([["home", "cart", "paid"]] * 30)
+        >>> after = somcot.Samples.from_trajectories([["home", "cart", "paid"]] * 20 + [["home", "error"]] * 10)
+        >>> result = somcot.distance(before, after, somcot.costs.labels(before.states, after.states), discount=0.9)
+        >>> change = result.findings().states[0]
+        >>> change.state, change.kind, change.sequences_x, change.sequences_y, change.marked
+        ('error', 'new', 0, 10, True)
+        """
+        changes: Findings = view("findings")(self)
+        return changes
+
+    @property
+    def active_share(self) -> float | None:
+        """The share of the weighted time in which at least one of the two sequences has not ended.
+
+        Under the reported coupling. A sequence has ended in a state that it never leaves. 1.0 if none ends, or if the
+        clock stops by itself; None if the rows were not kept. ``distance / active_share`` is the mean cost of the
+        steps before both have ended, if ended sequences cost nothing (see `before_end`).
+
+        Examples
+        --------
+        >>> import somcot
+        >>> x, y = (somcot.MarkovChain([[p, 1 - p], [0.0, 1.0]], states=["open", "closed"]) for p in (0.5, 0.5))
+        >>> somcot.distance(x, y, [[0.0, 1.0], [1.0, 0.0]], discount=0.8).active_share
+        0.333...
+        """
+        ended = self._ended()
+        if ended is None:
+            return None
+        return 1.0 - min(float(self.state_law[ended].sum()) / (float(self.state_law.sum()) or 1.0), 1.0)
+
+    @property
+    def before_end(self) -> BeforeEnd | None:
+        """The distance and its interval divided by `active_share`; None if nothing ends, or ends at different costs.
+
+        Values are at most the largest cost. The error of `active_share` itself is not part of the interval.
+        """
+        ended, share = self._ended(), self.active_share
+        if ended is None or share is None or self.makeup is None or not 1e-9 < share < 1.0 - 1e-9:
+            return None
+        if (self.makeup.cost[ended] * (self.state_law[ended] > 0.0)).any():  # the distance goes on after the end
+            return None
+        top, interval = float(self.makeup.cost.max()), self.confidence_interval
+        low, high = (None, None) if interval is None else (min(end / share, top) for end in interval[:2])
+        return BeforeEnd(min(self.distance / share, top), low, high)
+
+    def _ended(self) -> NDArray[np.bool_] | None:
+        """Pairs of states in which both sequences have ended, (n_x, n_y)."""
+        if self.makeup is None or self.continuous is not None:
+            return None
+        if self.clock.name != "discount":
+            return np.zeros(self.state_law.shape, dtype=np.bool_)
+        in_x, in_y = (side.absorbing for side in (self.makeup.x, self.makeup.y))
+        return in_x[:, None] & in_y[None, :]
+
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
         if self.counted is not None:
@@ -509,7 +584,7 @@ class Result:
         names = [row.name for row in fields(self) if row.name != "details"]
         values: dict[str, Any] = {name: getattr(self, name) for name in (*names, *DETAILS)}
         if self.makeup is not None:
-            values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue())
+            values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue(), counted=self.makeup.visits())
         if self.continuous is not None:  # the recordings are large and belong to the user
             values["continuous"] = self.continuous._replace(cells=self.continuous.cells.without_data())
         return values
@@ -522,7 +597,7 @@ class Result:
         records = (
             Bounds, Cells, Clock, ConfidenceInterval, Continuous, ContributionInputs, Coupling, Duals, Estimate,
             Gradient, MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status,
-            TimeGradient, Twin,
+            Tally, TimeGradient, Twin, Visits,
         )  # fmt: skip
         result = load(path, "result", records)
         if not isinstance(result, cls):

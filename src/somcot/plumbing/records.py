@@ -114,6 +114,8 @@ VIEWS = {
     "drift.card": "somcot.report.many_facts:drift_card",
     "drift.page": "somcot.report.many_facts:write_drift",
     "drift.plot": "somcot.plots.collections:drift",
+    "findings": "somcot.inference.row_tests:findings",
+    "matches": "somcot.inference.row_tests:matches_with_intervals",
     "result.card": "somcot.report.facts:result_card",
     "result.page": "somcot.report:write",
     "sample_size.plot": "somcot.plots.collections:power_curve",
