@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import Table, card
+from somcot.plumbing.html import Table, card, shortened
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
 __all__ = [
@@ -158,6 +158,11 @@ class StepChange(NamedTuple):
     marked: bool
     kind: str
 
+    @property
+    def change(self) -> float:
+        """Difference of the shares of all steps, Y minus X."""
+        return self.time_y - self.time_x
+
 
 class Findings(NamedTuple):
     """States and steps before and after: significant new and vanished ones first, then others that are significant.
@@ -178,10 +183,49 @@ class Findings(NamedTuple):
     sequences: tuple[int, int] | None
     units: str = "sequences"
 
+    def largest(self, n: int) -> list[StepChange]:
+        """The `n` steps whose share of all steps differs most, significant ones first."""
+        moved = [step for step in self.steps if step.change != 0.0]
+        return sorted(moved, key=lambda step: (not step.marked, -abs(step.change)))[:n]
+
+    def states_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 12) -> Table:
+        """The first `n` states as a table, X -> Y; times only where no visits are known."""
+        rows = [
+            (shortened(row.state), _arrow(*(_count(v) for v in row[1:3])), _arrow(*self._shares(row)),
+             _arrow(*map(percent, row[5:7])), row.kind, "yes" if row.marked else "no")
+            for row in self.states[:n]
+        ]  # fmt: skip
+        head = ("state", "visits", self.units, "time", "change", "significant")
+        table = Table(head, rows, "llllll", f"States: {_arrow(*(shortened(name, 30) for name in names))}")
+        if self.sequences is not None:
+            return table.without("time")
+        known = any(row.visits_x is not None and row.visits_y is not None for row in self.states)
+        return table.without(self.units, "significant", *(() if known else ("visits",)))
+
+    def _shares(self, row: StateChange) -> tuple[str, str]:
+        x, y = self.sequences or (1, 1)
+        return percent((row.sequences_x or 0) / x), percent((row.sequences_y or 0) / y)
+
+    def steps_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 5) -> Table:
+        """The `n` steps whose share of all steps differs most, as a table, X -> Y."""
+        rows = [
+            (shortened(s.state), shortened(s.next_state), _arrow(percent(s.time_x), percent(s.time_y)), s.kind,
+             "yes" if s.marked else "no")
+            for s in self.largest(n)
+        ]  # fmt: skip
+        title = f"Steps that differ most: {_arrow(*(shortened(name, 30) for name in names))}"
+        table = Table(("from", "to", "of all steps", "change", "significant"), rows, "lllll", title)
+        return table if self.sequences is not None else table.without("significant")
+
+    def _repr_html_(self) -> str:
+        return card(
+            "Findings", (), self.states_table(), self.steps_table(), sub="significant: at a false discovery rate of 5 %"
+        )
+
     @property
     def marked(self) -> int:
         """Number of significant states and steps."""
-        return sum(row.marked for row in (*self.states, *self.steps))
+        return sum(row.marked for row in self.states) + sum(row.marked for row in self.steps)
 
     def __repr__(self) -> str:
         return f"Findings({len(self.states)} states, {len(self.steps)} steps, {self.marked} marked)"
@@ -189,24 +233,32 @@ class Findings(NamedTuple):
     def __str__(self) -> str:
         head = f"{'state':<42}{'visits':>16}{self.units:>18}{'adjusted p':>12}"
         rows = [
-            f"{f'{row.state!s}'[:40]:<41}{'*' if row.marked else ' '}{_both(row.visits_x, row.visits_y):>16}"
-            f"{_both(row.sequences_x, row.sequences_y):>18}{row.adjusted:>12.3g}"
+            f"{f'{row.state!s}'[:40]:<41}{'*' if row.marked else ' '}{_arrow(*map(_count, row[1:3])):>16}"
+            f"{_arrow(*map(_count, row[3:5])):>18}{row.adjusted:>12.3g}"
             for row in self.states
         ]
         return "\n".join([head, *rows])
 
 
-def _both(x: int | None, y: int | None) -> str:
-    return " -> ".join("-" if n is None else f"{n:,}" for n in (x, y))
+def _count(n: int | None) -> str:
+    return "-" if n is None else f"{n:,}"
+
+
+def _arrow(before: str, after: str) -> str:
+    return f"{before} \u2192 {after}"
 
 
 class Tally(NamedTuple):
-    """How often each state, or step, occurs in each recording: events, units with at least one, p-values (or NaN)."""
+    """How often each state, or step, occurs in each recording: events, units with at least one, p-values (or NaN).
+
+    `least` is the smallest p-value that anything as frequent could have.
+    """
 
     keys: NDArray[np.int64]  # a state's place in the union of the states, or place * n_states + next place
     events: NDArray[np.int64]  # (2, n_keys); -1 for a known chain
     units: NDArray[np.int64]  # (2, n_keys); -1 without units
     pvalues: Floats
+    least: Floats
 
     def __repr__(self) -> str:
         return brief_record(self)

@@ -24,7 +24,8 @@ from somcot.plumbing.records import view
 from somcot.plumbing.text import brief_record, seconds
 
 __all__ = [
-    "BeforeEnd", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
+    "BeforeEnd", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result",
+    "Status",
 ]  # fmt: skip
 
 

@@ -78,6 +78,7 @@ def _as_line(note: str) -> str:
 
 _MATCHES = 50
 _SHARES = 20
+_CHANGES = 50
 _PARTS = ("resolution", "twin", "shift_check", "map")
 
 
@@ -214,6 +215,8 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
             "claim": r.claim.value,
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
+            "active_share": r.active_share,
+            "before_end": None if r.before_end is None else r.before_end._asdict(),
             "plugin": r.plugin,
             "counted": r.counted,
             "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": _bounds(r)},
@@ -235,6 +238,7 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "only_x": only_x,
             "only_y": only_y,
             "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
+            "findings": _findings(r),
             "contributions": None if r.makeup is None else _shares(r),
             "warnings": answer.notes,
             "files": answer.files,
@@ -246,6 +250,12 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
 def _shares(result: Result) -> dict[str, Any]:
     shares = result.contributions(_SHARES)
     return {name: [share._asdict() for share in getattr(shares, name)] for name in shares._fields}
+
+
+def _findings(result: Result) -> dict[str, Any]:
+    found = result.findings()
+    rows = {name: [row._asdict() for row in getattr(found, name)[:_CHANGES]] for name in ("states", "steps")}
+    return {**rows, "sequences": found.sequences, "units": found.units}
 
 
 def plain(value: Any) -> Any:
@@ -355,7 +365,7 @@ def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(
             html, shown, cost=answer.cost, x=answer.x.value, y=answer.y.value,
-            names=answer.names, cost_name=answer.cost_name, warnings=list(map(str, answer.notes)),
+            names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
             command=answer.command, known=known, state_name=answer.state_name,
         )  # fmt: skip
         answer.files["report"] = str(html)

@@ -51,8 +51,8 @@ _MATRIX = 12
 _LABEL = 28
 # The facts about the computation that a terminal shows; the report has all.
 _FACTS = (
-    "distance", "interval", "truth", "proved", "counted", "before", "method", "reason", "tests", "at least",
-    "cost", "clock",
+    "distance", "interval", "before_end", "truth", "proved", "counted", "before", "method", "reason", "tests",
+    "at least", "cost", "clock",
 )  # fmt: skip
 
 
@@ -135,6 +135,7 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
     from somcot.cli.cost_and_cells import compares_labels
     from somcot.report import certainty, sentence_of_test
     from somcot.report.facts import ReportInput, computation
+    from somcot.report.sentences import findings_in_words
 
     result, cost = answer.result, answer.cost
     names = file_name(answer.names[0], 16), file_name(answer.names[1], 16)
@@ -144,8 +145,12 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
     chosen = [facts[key] for key in _FACTS if key in facts]
     body: list[Item] = [Lead(answer.meaning), evidence, "", *chosen, *_sides(answer), facts["work"]]
     title = " and ".join(file_name(name, 30) for name in answer.names)
-    show(console, [Section("answer", title, body)])
-    left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) else ([], [])
+    news = findings_in_words(about.found, names)
+    show(console, [Section("answer", title, [Lead(news), *body] if news else body)])
+    found = about.found.states_table(names, _MATCHES)
+    show(console, [Section("findings", "", [found] if found.rows else [])])
+    show(console, [Section("steps", "", [steps] if (steps := about.found.steps_table(names, _TOP)).rows else [])])
+    left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) and not found.rows else ([], [])
     only = zip(answer.names, left_over, strict=True)
     show_notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
     if not result.converged:

@@ -348,20 +348,20 @@ def findings(result: Result) -> Findings:
         for own, rows, axis in sides
     ]
     parts = []
-    for k in (0, 1):  # states, then steps
-        tally = None if tallies is None else tallies[k]
-        keys = np.unique(np.concatenate([times[0][k][0], times[1][k][0], *(() if tally is None else (tally.keys,))]))
+    for k, tally in enumerate((None, None) if tallies is None else (tallies.states, tallies.steps)):
+        keys = np.concatenate([times[0][k][0], times[1][k][0], *(() if tally is None else (tally.keys,))])
+        keys = np.unique(keys)
         parts.append(_Changes.of(keys, [_spread(keys, *side[k]) for side in times], tally))
-    adjusted = _adjusted(np.concatenate([part.pvalues for part in parts]))
-    n, (of_states, of_steps) = len(states), parts
+    adjusted = _adjusted(np.concatenate([part.pvalues for part in parts]), np.concatenate([p.least for p in parts]))
+    n, (of_states, of_steps), sizes = len(states), parts, None if tallies is None else tallies.sizes
     first, second = adjusted[: len(of_states.keys)], adjusted[len(of_states.keys) :]
     return Findings(
-        tuple(StateChange(states[int(of_states.keys[k])], *row) for k, row in of_states.ordered(first)),
+        tuple(StateChange(states[int(of_states.keys[k])], *row) for k, row in of_states.ordered(first, sizes)),
         tuple(
             StepChange(states[int(of_steps.keys[k]) // n], states[int(of_steps.keys[k]) % n], *row)
             for k, row in of_steps.ordered(second)
         ),
-        None if tallies is None else tallies.sizes,
+        sizes,
         "sequences" if tallies is None else tallies.units,
     )
 
@@ -375,7 +375,8 @@ def _times(
     flow = occupancy[now] * rows.probabilities[:size]
     steps = (flow > 0.0) & ~rows.absorbing[now]
     visited = occupancy > 0.0
-    return (numbers[visited], occupancy[visited]), (numbers[now[steps]] * n + numbers[rows.indices[:size][steps]], flow[steps])
+    keys = numbers[now[steps]] * n + numbers[rows.indices[:size][steps]]
+    return (numbers[visited], occupancy[visited]), (keys, flow[steps] / max(float(flow[steps].sum()), 1e-300))
 
 
 class _Changes(NamedTuple):
@@ -386,28 +387,35 @@ class _Changes(NamedTuple):
     units: Ints
     times: Floats
     pvalues: Floats
+    least: Floats
 
     @classmethod
     def of(cls, keys: Ints, times: Sequence[Floats], tally: Tally | None) -> _Changes:
+        """Rows for `keys`, which include those of the tally."""
         events, units = np.full((2, len(keys)), -1), np.full((2, len(keys)), -1)
-        pvalues = np.full(len(keys), np.nan)
+        pvalues, least = np.full(len(keys), np.nan), np.ones(len(keys))
         if tally is not None:
             # A known chain has no events on its side; other sides have none of what is not in their tally.
             events = np.broadcast_to(np.minimum(tally.events.min(axis=1, initial=0), 0)[:, None], events.shape).copy()
             units = np.broadcast_to(np.minimum(tally.units.min(axis=1, initial=0), 0)[:, None], units.shape).copy()
             at = np.searchsorted(keys, tally.keys)
-            events[:, at], units[:, at], pvalues[at] = tally.events, tally.units, tally.pvalues
-        return cls(keys, events, units, np.stack(times), pvalues)
+            events[:, at], units[:, at] = tally.events, tally.units
+            pvalues[at], least[at] = tally.pvalues, tally.least
+        return cls(keys, events, units, np.stack(times), pvalues, least)
 
-    def ordered(self, adjusted: Floats) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Rows of a record: significant ones first, new and vanished ones before others, largest differences first."""
+    def ordered(self, adjusted: Floats, sizes: tuple[int, int] | None = None) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Rows of a record: significant ones first, new and vanished ones before others, largest differences first.
+
+        Differences are those of the weighted times or, with the `sizes` of both recordings, of the shares of units.
+        """
         # Events say what is new, where they are known; otherwise the chain does.
         present = np.where(self.events >= 0, self.events > 0, self.times > 0.0)
         alone, marked = present[0] != present[1], adjusted <= _LEVEL
-        size = -np.abs(self.times[1] - self.times[0])
-        for k in np.lexsort((self.keys, size, ~alone, ~marked)).tolist():
+        shares = self.times if sizes is None else self.units / np.array(sizes)[:, None]
+        change = shares[1] - shares[0]
+        for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
             kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
-            grows = np.sign(self.times[1, k] - self.times[0, k])
+            grows = np.sign(change[k])
             counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
             yield k, (
                 *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),
@@ -415,9 +423,9 @@ class _Changes(NamedTuple):
             )  # fmt: skip
 
 
-def _adjusted(pvalues: Floats) -> Floats:
-    """Adjusted p-values; infinite ones, which could not be significant whatever the data, do not count (Tarone)."""
-    known = np.isfinite(pvalues)
+def _adjusted(pvalues: Floats, least: Floats) -> Floats:
+    """Adjusted p-values; what could not be significant, given how often it occurs at all, does not count (Tarone)."""
+    known = ~np.isnan(pvalues) & (least <= _LEVEL)
     adjusted = np.where(np.isnan(pvalues), np.nan, 1.0)
     if known.any():
         adjusted[known] = adjusted_pvalues(pvalues[known])
@@ -437,34 +445,32 @@ def count_visits(
     if isinstance(x, Samples) and isinstance(y, Samples) and x.n_episodes and y.n_episodes:
         engine = chosen_engine([x, y], strata)[0]
     if not isinstance(engine, WholeSequences):
-        return Visits(*(_untested(data, place, n, steps=steps) for steps in (False, True)), None)
+        return Visits(_untested(data, place, n, steps=False), _untested(data, place, n, steps=True), None)
     sizes = len(engine.bounds[0]) - 1, len(engine.bounds[1]) - 1
     groups = np.zeros(sum(sizes), dtype=np.int64) if strata is None else strata.pooled
     kept = [_units(side, own, place, n) for side, own in zip(engine.recordings, engine.bounds, strict=True)]
-    tables = [
-        _tested([side[k] for side in kept], sizes, groups) for k in (0, 1)
-    ]
-    whole = sizes == (x.n_episodes, y.n_episodes)
+    tables = [_tested([side[k] for side in kept], sizes, groups) for k in (0, 1)]
+    whole = sum(sizes) == engine.pooled.n_episodes
     return Visits(tables[0], tables[1], sizes, "sequences" if whole else "blocks")
 
 
 def _untested(data: tuple[Data | None, Data | None], place: dict[Hashable, int], n: int, *, steps: bool) -> Tally:
     """Events of recordings without sequences, or with only one recorded side."""
-    sides = []
+    sides: list[tuple[Ints, Floats]] = []
     for side in data:
         if side is None:
-            sides.append((np.empty(0, np.int64), np.empty(0, np.int64)))
+            sides.append((np.empty(0, np.int64), np.empty(0)))
             continue
         seen, numbers = side.pair_counts, np.array([place[label] for label in side.states], dtype=np.int64)
         keys = numbers[seen.rows] * n + numbers[seen.columns] if steps else numbers[seen.rows]
         own, which = np.unique(keys, return_inverse=True)
-        sides.append((own, np.bincount(which, seen.values, len(own)).astype(np.int64)))
+        sides.append((own, np.bincount(which, seen.values, len(own)).astype(np.float64)))
     keys = np.union1d(sides[0][0], sides[1][0])
     events = np.stack([
         np.full(len(keys), -1) if side is None else _spread(keys, *own).astype(np.int64)
         for side, own in zip(data, sides, strict=True)
     ])  # fmt: skip
-    return Tally(keys, events, np.full(events.shape, -1), np.full(len(keys), np.nan))
+    return Tally(keys, events, np.full(events.shape, -1), np.full(len(keys), np.nan), np.ones(len(keys)))
 
 
 _Cells = tuple[Ints, Ints, Ints]  # keys, units and counts of what occurs
@@ -478,7 +484,6 @@ def _units(samples: Samples, bounds: Ints, place: dict[Hashable, int], n: int) -
     unit = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     last = samples.offsets[1:] - 1  # the last state of a sequence begins no step, but it is visited
     events = np.append(now, following[last]), np.append(unit, unit[last])
-    # Staying in an absorbing state is no step.
     return _cells(*events, len(bounds) - 1), _cells(now * n + following, unit, len(bounds) - 1)
 
 
@@ -507,14 +512,14 @@ def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Ta
         for side, own, group in zip(sides, at, whose, strict=True)
     ]).reshape(2, len(keys), n_groups)  # fmt: skip
     members = np.stack([np.bincount(group, minlength=n_groups) for group in whose])
-    return Tally(keys, events, units, _exact_pvalues(above, members))
+    return Tally(keys, events, units, *_exact_pvalues(above, members))
 
 
-def _exact_pvalues(above: Ints, members: Ints) -> Floats:
+def _exact_pvalues(above: Ints, members: Ints) -> tuple[Floats, Floats]:
     """Two-sided p-values of the number of units above their threshold in the first recording, given all margins.
 
-    `above` is (2, n_keys, n_groups), `members` (2, n_groups): units are exchangeable within groups. Infinite where no
-    outcome with these margins has a p-value of at most 5 %.
+    `above` is (2, n_keys, n_groups), `members` (2, n_groups): units are exchangeable within groups. Also the least
+    p-value that any outcome with these margins has.
     """
     from scipy.stats import hypergeom  # slow to import and rarely needed
 
@@ -524,14 +529,13 @@ def _exact_pvalues(above: Ints, members: Ints) -> Floats:
         a, size = above[0, :, 0], int(m[0] + k[0])
         lower, upper = hypergeom.cdf(a, size, total[:, 0], m[0]), hypergeom.sf(a - 1, size, total[:, 0], m[0])
         ends = [hypergeom.pmf(end[:, 0], size, total[:, 0], m[0]) for end in (low, high)]
-        pvalues, least = 2.0 * np.minimum(lower, upper), 2.0 * np.minimum(*ends)
-        return np.where(least <= _LEVEL, np.minimum(pvalues, 1.0), np.inf)
-    pvalues = np.empty(len(total))
+        return np.minimum(2.0 * np.minimum(lower, upper), 1.0), np.minimum(2.0 * np.minimum(*ends), 1.0)
+    pvalues, least = np.empty(len(total)), np.empty(len(total))
     for row, (seen, start, end) in enumerate(zip(total, low, high, strict=True)):
         law = np.ones(1)
         for g in np.flatnonzero(end > start).tolist():  # groups in which anything can differ
             law = np.convolve(law, hypergeom.pmf(np.arange(start[g], end[g] + 1), m[g] + k[g], seen[g], m[g]))
         at = int(above[0, row].sum() - start.sum())
-        p, least = 2.0 * min(law[: at + 1].sum(), law[at:].sum()), 2.0 * min(law[0], law[-1])
-        pvalues[row] = min(p, 1.0) if least <= _LEVEL else np.inf
-    return pvalues
+        pvalues[row] = min(2.0 * min(law[: at + 1].sum(), law[at:].sum()), 1.0)
+        least[row] = min(2.0 * min(law[0], law[-1]), 1.0)
+    return pvalues, least

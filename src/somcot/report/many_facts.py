@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from somcot.live.monitor import Monitor
-from somcot.many.drift import Drift, short
+from somcot.many.drift import Change, Drift, short
 from somcot.many.record import DistanceMatrix
 from somcot.plumbing.html import Code, Fact, First, Lead, Mark, Notes, Picture, Second, Section, Table, card
 from somcot.plumbing.text import decimals, label_text, percent
@@ -212,7 +214,7 @@ def drift_sections(
     )
     return [
         Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence()), method]),
-        Section("chart", "Period by period", [Picture(partial(svg.changes, drift), key)]),
+        Section("chart", "Period by period", [Picture(partial(_chart, drift), key)]),
         Section("causes", "Where the largest change comes from", [why, steps] if steps.rows else []),
         _notes([*drift.notes, *notes], 20),
         Section("numbers", "All comparisons", [changes(drift)]),
@@ -248,6 +250,63 @@ def causes(drift: Drift, most: int) -> Table:
         for s in steps
     ]  # fmt: skip
     return Table(("from", "to", f"in {before}", f"in {after}", "contribution", ""), rows, "llrrrl")
+
+
+_PERIODS = 16  # periods named below the chart
+_PHONE = 500.0  # wider charts scroll, because shrunk text would be too small
+
+
+def _chart(drift: Drift) -> str:
+    """Distances over the periods with intervals: two series, distinguished by colour and shape."""
+    n = len(drift.periods)
+    # Narrow enough for a phone with few periods, wide enough to tell marks apart with many.
+    step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
+    width = left + step * n + right
+    top = max((c.high for c in drift.changes if c.high == c.high), default=0.0) or 1.0  # NaN differs from itself
+    place = {label: k for k, label in enumerate(drift.periods)}
+
+    def down(value: float) -> float:
+        return 12.0 + height * (1.0 - min(max(value, 0.0), top) / top)
+
+    def across(k: int, shift: float = 0.0) -> float:
+        return left + step * (k + 0.5) + shift
+
+    parts = [f'<line class="axis" x1="{left}" y1="{down(0)}" x2="{width - right}" y2="{down(0)}"/>']
+    parts += [
+        f'<text x="{left - 6}" y="{down(value)}" dy=".35em" text-anchor="end">{value:.3g}</text>'
+        for value in (0.0, 0.5 * top, top)
+    ]
+    parts += [_dot(c, across(place[c.period], -3.5), down, drift.level, "accent") for c in drift.against_reference()]
+    for change in drift.against_before():
+        later = max(place[change.period], place[change.against])
+        parts.append(_dot(change, across(later, 3.5), down, drift.level, "other"))
+    for k in range(0, n, -(-n // _PERIODS)):
+        x, y = across(k), down(0) + 14.0
+        name = escape(label_text(drift.periods[k], 14))
+        parts.append(f'<text x="{x}" y="{y}" text-anchor="end" transform="rotate(-40 {x} {y})">{name}</text>')
+    return svg.svg(width, height + 90, "".join(parts), "distances over the periods", fit=width < _PHONE)
+
+
+def _dot(change: Change, x: float, down: Callable[[float], float], level: float, colour: str) -> str:
+    paint = f"var(--{colour})"
+    fill = paint if change.adjusted <= level else "var(--ground)"
+    y = down(change.distance)
+    title = (
+        f"<title>{escape(_name(change.period))} against {escape(_name(change.against))}: {change.distance:.4f}, "
+        f"adjusted p {change.adjusted:.4f}</title>"
+    )
+    line = (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{down(change.low):.1f}" y2="{down(change.high):.1f}" stroke="{paint}" '
+        'stroke-width="1.5"/>'
+        if change.low == change.low
+        else ""
+    )
+    shape = (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"'
+        if colour == "accent"
+        else f'<rect x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"'
+    )
+    return f'<g>{title}{line}{shape} fill="{fill}" stroke="{paint}" stroke-width="1.5"/></g>'
 
 
 def drift_card(drift: Drift) -> str:
@@ -287,7 +346,7 @@ def monitor_sections(
     ]
     if monitor.new_labels:
         rows.append(("new labels", ", ".join(_name(s) for s in monitor.new_labels[:10])))
-    chart = Picture(partial(svg.evidence, curve, None if alarm is None else alarm.event))
+    chart = Picture(partial(_evidence, curve, None if alarm is None else alarm.event))
     moves = [
         (_name(m.source), _name(m.target), f"{m.before:.1%}", f"{m.now:.1%}", f"{m.n_seen:,}",
          f"{m.surprise:+.1f}")
@@ -304,6 +363,31 @@ def monitor_sections(
         ),
         Section("numbers", "The numbers", [Fact(name, name, text) for name, text in (*rows, *facts)]),
     ]
+
+
+def _evidence(curve: Sequence[tuple[int, float]], alarm: int | None) -> str:
+    """Evidence for a change over the events on a logarithmic scale from 1e-7 to 1, and the event of the alarm."""
+    width, height = 440.0, 130.0
+    first, last = curve[0][0], max(curve[-1][0], curve[0][0] + 1)
+
+    def across(event: float) -> float:
+        return 50 + (width - 60) * (event - first) / (last - first)
+
+    def down(share: float) -> float:
+        # A logarithmic scale: evidence grows by factors.
+        return 10 + (height - 30) * min(max(-math.log10(max(share, 1e-7)) / 7.0, 0.0), 1.0)
+
+    line = " ".join(f"{across(event):.1f},{down(share):.1f}" for event, share in curve)
+    parts = [
+        f'<polyline points="{line}" class="curve"/><line x1="50" x2="{width - 10:g}" y1="{down(1):.1f}" '
+        f'y2="{down(1):.1f}" stroke="currentColor" stroke-dasharray="4 3" opacity=".6"/>',
+        f'<text x="4" y="{down(1) + 4:.1f}">alarm</text><text x="4" y="{down(0) + 4:.1f}">1e-7</text>',
+        f'<text x="50" y="{height - 2:g}">{first:,}</text>',
+        f'<text x="{width - 10:g}" y="{height - 2:g}" text-anchor="end">event {last:,}</text>',
+    ]
+    if alarm is not None and first <= alarm <= last:
+        parts.append(f'<circle cx="{across(alarm):.1f}" cy="{down(1):.1f}" r="4" class="dot"/>')
+    return svg.svg(width, height, "".join(parts), "evidence over time", fluid=True)
 
 
 def write_status(path: str | os.PathLike[str], monitor: Monitor, *, refresh: int | None = None, **more: Any) -> None:
