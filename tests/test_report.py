@@ -111,8 +111,8 @@ def test_the_answer_and_its_parts_are_there() -> None:
     )  # fmt: skip
     for part in (
         "How far apart are slow and fast?", "of the steps that matter, fast is in a different state than slow.",
-        "80 % confidence", "How it was computed", "Which states correspond", "Where they differ",
-        "Contributions to the distance", "By joint step", "The two processes", "4,000", "mind the gap", "Convergence",
+        "80 % confidence", "How it was computed", "Which states correspond", "States before and after",
+        "Steps that differ", "What accounts for the distance", "Sequences, one per line", "Contributions to the distance", "By joint step", "The two processes", "4,000", "mind the gap", "Convergence",
         "somcot distance a b", "truth 0.2500", "prefers-color-scheme:dark", "width=device-width",
     ):  # fmt: skip
         assert part in text, part
@@ -123,10 +123,11 @@ def test_states_that_only_one_side_has_are_named() -> None:
     y = somcot.MarkovChain([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], states=["a", "b", "<new>"])
     result = somcot.distance(x, y, discount=0.9)
     share = 100 * result.state_law[:, 2].sum()
-    assert f"<p>Only in June: <b>&lt;new&gt;</b> ({share:.1f} % of the time).</p>" in report.html(
-        result, names=("May", "June")
-    )
-    assert "Only in" not in report.html(somcot.distance(x, x, discount=0.9))
+    page = report.html(result, names=("May", "June"))
+    assert f"<tr><td>&lt;new&gt;</td><td>0.0 % \u2192 {share:.1f} %</td><td>new</td></tr>" in page
+    rows = re.findall(r"<tr><td>(\S+)</td><td>[^<]*</td><td>(?:new|vanished|more|less|equal)</td>", page)
+    assert rows[0] == "&lt;new&gt;"  # what is new comes first
+    assert "<td>new</td>" not in report.html(somcot.distance(x, x, discount=0.9))
 
 
 @pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
@@ -157,7 +158,8 @@ def test_the_order_is_that_of_a_reader_in_a_hurry() -> None:
     page = report.html(result, x=x, y=y, names=("slow", "fast"), warnings=["mind the gap"])
     parts = [
         f"On about {100 * result.distance:.1f} % of the steps that matter", "With 90 % confidence", "permutation test",
-        "mind the gap", "is followed by", "Which states correspond", "<details>", "Heat maps",
+        "States before and after", "Steps that differ", "is followed by", "Which states correspond", "mind the gap",
+        "<details>", "Heat maps",
     ]  # fmt: skip
     assert sorted(parts, key=page.index) == parts
     body = page.partition("<details>")[0]

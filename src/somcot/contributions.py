@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import Table, card, shortened
+from somcot.plumbing.html import Mark, Table, card, shortened
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
 __all__ = [
@@ -192,15 +192,19 @@ class Findings(NamedTuple):
         """The first `n` states as a table, X -> Y; times only where no visits are known."""
         rows = [
             (shortened(row.state), _arrow(*(_count(v) for v in row[1:3])), _arrow(*self._shares(row)),
-             _arrow(*map(percent, row[5:7])), row.kind, "yes" if row.marked else "no")
+             _arrow(*map(percent, row[5:7])), _change(row))
             for row in self.states[:n]
         ]  # fmt: skip
-        head = ("state", "visits", self.units, "time", "change", "significant")
-        table = Table(head, rows, "llllll", f"States: {_arrow(*(shortened(name, 30) for name in names))}")
+        head = ("state", "visits", self.units, "time", self._heading)
+        table = Table(head, rows, "lllll", f"States: {_arrow(*(shortened(name, 30) for name in names))}")
         if self.sequences is not None:
             return table.without("time")
         known = any(row.visits_x is not None and row.visits_y is not None for row in self.states)
-        return table.without(self.units, "significant", *(() if known else ("visits",)))
+        return table.without(self.units, *(() if known else ("visits",)))
+
+    @property
+    def _heading(self) -> str:
+        return "change" if self.sequences is None else "change (* significant)"
 
     def _shares(self, row: StateChange) -> tuple[str, str]:
         x, y = self.sequences or (1, 1)
@@ -209,13 +213,11 @@ class Findings(NamedTuple):
     def steps_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 5) -> Table:
         """The `n` steps whose share of all steps differs most, as a table, X -> Y."""
         rows = [
-            (shortened(s.state), shortened(s.next_state), _arrow(percent(s.time_x), percent(s.time_y)), s.kind,
-             "yes" if s.marked else "no")
+            (shortened(s.state), shortened(s.next_state), _arrow(percent(s.time_x), percent(s.time_y)), _change(s))
             for s in self.largest(n)
         ]  # fmt: skip
         title = f"Steps that differ most: {_arrow(*(shortened(name, 30) for name in names))}"
-        table = Table(("from", "to", "of all steps", "change", "significant"), rows, "lllll", title)
-        return table if self.sequences is not None else table.without("significant")
+        return Table(("from", "to", "of all steps", self._heading), rows, "llll", title)
 
     def _repr_html_(self) -> str:
         return card(
@@ -238,6 +240,10 @@ class Findings(NamedTuple):
             for row in self.states
         ]
         return "\n".join([head, *rows])
+
+
+def _change(row: StateChange | StepChange) -> str:
+    return Mark(f"{row.kind} *") if row.marked else row.kind
 
 
 def _count(n: int | None) -> str:

@@ -359,8 +359,10 @@ def _refuse_unwritable(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written; name a file in a folder with write permission")
 
 
-def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
-    """Write the report and the figure, and record their paths."""
+def write_files(
+    answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None, draw: str = "overview"
+) -> None:
+    """Write the report and the figure, and record their paths; `draw` is a function of `somcot.plots`."""
     if html is not None:
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(
@@ -370,11 +372,11 @@ def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:
-        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix(".")))
+        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix("."), draw))
         answer.files["figure"] = str(plot)
 
 
-def _drawn(answer: ShownResult, kind: str) -> bytes:
+def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -382,7 +384,8 @@ def _drawn(answer: ShownResult, kind: str) -> bytes:
 
     from somcot import plots
 
-    figure = plots.overview(answer.result, names=answer.names)
+    drawn = getattr(plots, draw)(answer.result, names=answer.names)
+    figure = getattr(drawn, "figure", drawn)  # of axes, or the figure itself
     content = io.BytesIO()
     figure.savefig(content, dpi=110, format=kind)
     plt.close(figure)

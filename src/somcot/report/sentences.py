@@ -301,20 +301,26 @@ def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
     >>> findings_in_words(Findings((row,), (), (500, 400)), ("May", "June"))
     'New in June: error (44 visits, 8.0 % of the sequences).'
     """
-    said = []
-    for kind, text, side in (("new", f"New in {names[1]}", 1), ("vanished", f"No longer in {names[1]}", 0)):
-        rows = [row for row in found.states if row.marked and row.kind == kind]
-        if rows:
-            listed = ", ".join(_visited(row, found, side) for row in rows[:_NAMED])
-            more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
-            said.append(f"{text}: {listed}{more}.")
-    rest = [row for row in found.states if row.marked and row.kind not in ("new", "vanished")]
-    steps = [row for row in found.steps if row.marked]
-    counts = [f"{len(rows)} {what}{'s' if len(rows) > 1 else ''}" for rows, what in
-              ((rest, "other state" if said else "state"), (steps, "step")) if rows]  # fmt: skip
-    if counts:
-        differ = "differ" if len(rest) + len(steps) > 1 else "differs"
-        said.append(f"{' and '.join(counts)} {differ} significantly.")
+    said, named = [], 0
+    kinds = (("new", f"New in {names[1]}", 1), ("vanished", f"No longer in {names[1]}", 0))
+    for kind, text, side in kinds:
+        states = [row for row in found.states if row.marked and row.kind == kind]
+        whole = {row.state for row in found.states if row.kind == kind}
+        # Steps of a new state are no news of their own.
+        steps = [s for s in found.largest(len(found.steps)) if s.marked and s.kind == kind]
+        steps = [s for s in steps if not {s.state, s.next_state} & whole]
+        listed = [_visited(row, found, side) for row in states[:_NAMED]]
+        if steps:
+            arrows = [f"{label_text(s.state, 40)} \u2192 {label_text(s.next_state, 40)}" for s in steps[:_NAMED]]
+            listed.append(f"the step{'s' if len(arrows) > 1 else ''} {', '.join(arrows)}")
+        if listed:
+            more = len(states) + len(steps) - len(states[:_NAMED]) - len(steps[:_NAMED])
+            said.append(f"{text}: {', '.join(listed)}{f' and {more} more' if more else ''}.")
+        named += len(states) + len(steps)
+    rest = found.marked - named
+    if rest:
+        what = f"state{'s' * (rest > 1)} {'and' if rest > 1 else 'or'} step{'s' * (rest > 1)}"
+        said.append(f"{rest} {'other ' * bool(said)}{what} differ{'s' * (rest == 1)} significantly.")
     return " ".join(said)
 
 

@@ -244,8 +244,8 @@ class _Arrow(NamedTuple):
 def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrows: Sequence[_Arrow], title: str) -> str:
     """States on a circle, their labels outside, and arrows between them; `looks` are attributes of the dots."""
     n, names = len(labels), [shortened(label, 22) for label in labels]
-    radius = max(80.0, 8.0 * n)  # labels of neighbours are at least a line apart
-    room = 44.0 + 6.6 * max(map(len, names), default=0)
+    radius = max(90.0, 8.0 * n)  # labels of neighbours are at least a line apart
+    room = 40.0 + 7.2 * max(map(len, names), default=0)
     # Half a place from the top, where labels of two neighbours would meet.
     angle = 2 * math.pi * (np.arange(n) + 0.5) / max(n, 1) - math.pi / 2
     out = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -256,14 +256,15 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
     parts = [_arrow(arrow, places, sizes, out) for arrow in arrows]
     for i, name in enumerate(names):
         (x, y), (across, down) = places[i].tolist(), out[i].tolist()
-        reach = sizes[i] + (24 if i in loops else 5)
+        reach = sizes[i] + (26 if i in loops else 8)
         anchor = "middle" if abs(across) < 0.1 else "start" if across > 0 else "end"
         dy = ".35em" if anchor != "middle" else "0" if down < 0 else ".8em"
         parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" {looks[i]}/><text x="{x + reach * across:.1f}" '
             f'y="{y + reach * down:.1f}" dy="{dy}" text-anchor="{anchor}">{escape(name)}</text>'
         )
-    return svg(2 * (room + radius), 2 * radius + 88, "".join(parts), title, fit=True)
+    body = f'<g font-size="13">{"".join(parts)}</g>'
+    return svg(2 * (room + radius), 2 * radius + 88, body, title, fluid=True)
 
 
 def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats) -> str:
@@ -274,16 +275,16 @@ def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats) -> str:
     begin, end = places[i], places[j]
     if i == j:
         side = np.array([-out[i, 1], out[i, 0]])
-        controls = begin + (sizes[i] + 26) * out[i] - 16 * side, begin + (sizes[i] + 26) * out[i] + 16 * side
+        controls = [begin + (sizes[i] + 26) * out[i] + sign * 16 * side for sign in (-1, 1)]
     else:
         along = end - begin
         # Bent to the right of its direction.
-        controls = ((begin + end) / 2 + 0.16 * np.array([-along[1], along[0]]),) * 2
-    first, last = (control - at for control, at in zip(controls, (begin, end), strict=True))
+        controls = [(begin + end) / 2 + 0.16 * np.array([-along[1], along[0]])]
+    first, last = controls[0] - begin, controls[-1] - end
     first, last = first / np.hypot(*first), last / np.hypot(*last)
     begin, tip = begin + sizes[i] * first, end + (sizes[j] + 1) * last
     base, across = tip + head * last, 0.42 * head * np.array([-last[1], last[0]])
-    curve = f"M{_at(begin)}C{_at(controls[0])} {_at(controls[1])} {_at(base)}"
+    curve = f"M{_at(begin)}{' QC'[len(controls)]}{' '.join(map(_at, [*controls, base]))}"
     corners = f"M{_at(tip)}L{_at(base + across)}L{_at(base - across)}z"
     return (
         f'<path d="{curve}" class="{kind}" fill="none" stroke-width="{width:.1f}" {style}/>'
