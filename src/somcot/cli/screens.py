@@ -339,7 +339,7 @@ def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(matrix.labels) <= _PROCESSES and wide <= screen.width
     screen.print(table if fits else _pair_table(matrix))
-    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+    show_notes(screen, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
 
 
 def _matrix_table(matrix: DistanceMatrix) -> Grid:
@@ -407,12 +407,12 @@ def show_selection(screen: Console, name: Hashable, selection: Selection, notes:
         ends = f"[{short(row.low)}, {short(row.high)}]"
         table.add_row(Text(label_text(row.name, 40)), short(row.distance), ends, mark)
     screen.print(table)
-    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+    show_notes(screen, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
 
 
 def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
     """Whether a process has changed, the latest comparisons, and the largest changes."""
-    from somcot.report.many_facts import causes, changes  # other commands do not load it
+    from somcot.report.many_facts import causes, changes, drift_states  # other commands do not load it
 
     table = changes(drift).without("transitions", "p")
     n = len(table.rows)
@@ -423,7 +423,11 @@ def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
         console,
         [
             Section("sentence", "", [Lead(drift.sentence()), table._replace(rows=table.rows[-_COMPARISONS:]), *cut]),
-            Section("causes", f"\nLargest changes, {after} against {before}:", [t for t in steps if t.rows]),
+            Section(
+                "causes",
+                f"\nLargest changes, {after} against {before}:",
+                [*drift_states(drift), *(t for t in steps if t.rows)],
+            ),
         ],
     )
-    show_notes(console, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+    show_notes(console, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)

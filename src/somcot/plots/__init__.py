@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "difference", "drift", "embedding",
-    "encoder", "graph", "intervals", "map_tests", "matrix", "overview", "power_curve", "resolution", "selection", "trace",
-    "transfer_bound", "visits",
+    "encoder", "graph", "intervals", "map_tests", "matrix", "overview", "power_curve", "resolution", "selection",
+    "trace", "transfer_bound", "visits",
 ]  # fmt: skip
 
 

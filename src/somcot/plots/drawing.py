@@ -124,7 +124,7 @@ def ring(ax: Axes, labels: Sequence[Hashable], times: Floats, edges: Sequence[st
     loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
     for i, ((x, y), label) in enumerate(zip(place.tolist(), labels, strict=True)):
         out = 1.28 if i in loops else 1.14
-        side = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
-        ax.text(out * x, out * y, shown(label, 22), ha=side, va="center")
+        anchor = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
+        ax.text(out * x, out * y, shown(label, 22), ha=anchor, va="center")
     ax.set(xlim=(-1.9, 1.9), ylim=(-1.4, 1.4), aspect="equal")
     ax.set_axis_off()

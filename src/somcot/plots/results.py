@@ -419,10 +419,11 @@ def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str]
 def _explain_colours(ax: Axes, name: str, *, chance: bool) -> None:
     from matplotlib.lines import Line2D
 
-    rows = [(MORE, "-", f"more often in {name}"), (LESS, "-", f"less often in {name}")]
-    rows += [("0.45", "--", "not significant")] if chance else []
-    handles = [Line2D([], [], color=colour, linestyle=style, lw=2.5, label=text) for colour, style, text in rows]
-    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(rows), frameon=False)
+    handles = [Line2D([], [], color=MORE, lw=2.5, label=f"more often in {name}")]
+    handles.append(Line2D([], [], color=LESS, lw=2.5, label=f"less often in {name}"))
+    if chance:
+        handles.append(Line2D([], [], color="0.45", linestyle="--", lw=2.5, label="not significant"))
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles), frameon=False)
 
 
 def _weights(

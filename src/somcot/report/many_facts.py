@@ -14,10 +14,26 @@ import numpy as np
 from somcot.live.monitor import Monitor
 from somcot.many.drift import Change, Drift, short
 from somcot.many.record import DistanceMatrix
-from somcot.plumbing.html import Code, Fact, First, Lead, Mark, Notes, Picture, Second, Section, Table, card
+from somcot.plumbing.html import (
+    Code,
+    Fact,
+    First,
+    Item,
+    Lead,
+    Mark,
+    Notes,
+    Picture,
+    Second,
+    Section,
+    Swatches,
+    Table,
+    card,
+)
+from somcot.plumbing.notes import arranged, in_words
 from somcot.plumbing.text import decimals, label_text, percent
 from somcot.report import svg
 from somcot.report.pages import page, write_page
+from somcot.report.sentences import findings_in_words
 from somcot.result import Result
 
 __all__ = [
@@ -25,6 +41,7 @@ __all__ = [
     "changes",
     "drift_card",
     "drift_sections",
+    "drift_states",
     "matrix_findings",
     "matrix_pairs",
     "matrix_sections",
@@ -42,6 +59,7 @@ def _name(label: Hashable) -> str:
 # --- A matrix of distances.
 
 _LISTED = 500  # rows of the table
+_FEW = 6  # processes and pairs that are named in a sentence
 _DRAWN = 80  # largest number of processes in a picture
 
 
@@ -60,18 +78,44 @@ def matrix_sections(
     unit : str
         The name of the cost.
     """
-    n, m = matrix.shape
     # One list compared with itself, or two lists.
-    title = f"Distances between {n} processes" if matrix.square else f"Distances of {n} from {m} processes"
+    title = f"Distances between {_listed(matrix.labels)}"
+    if not matrix.square:
+        title = f"Distances of {_listed(matrix.labels)} from {_listed(matrix.other_labels)}"
     table = matrix_pairs(matrix)
     cut = f"The nearest {_LISTED} of {len(table.rows)} pairs; a .csv file has all."
     return [
-        Section("answer", title, [" ".join([*matrix_findings(matrix), *_extremes(matrix, unit)])]),
+        Section("answer", title, [*map(Lead, matrix_findings(matrix)), *_extremes(matrix)]),
         *_matrix_pictures(matrix),
         _notes([*matrix.notes, *notes], 40),
         Section("numbers", "The numbers", [*([cut] if len(table.rows) > _LISTED else []), table.first(_LISTED)]),
+        Section("method", "How it was computed", [" ".join(_method(matrix, unit))], closed=True),
         *_again(command),
     ]
+
+
+def _listed(labels: Sequence[Hashable]) -> str:
+    """Few processes by name, many by their number."""
+    if len(labels) > _FEW:
+        return f"{len(labels)} processes"
+    *most, last = map(_name, labels)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _scale(matrix: DistanceMatrix) -> list[Swatches]:
+    """The key of the heat map, with its break at what chance alone would give."""
+    chance = matrix.within_chance
+    off = ~np.eye(*matrix.shape, dtype=bool) if matrix.square else np.ones(matrix.shape, dtype=bool)
+    parts = ((chance, "var(--soft)", "as expected by chance"), (None if chance is None else ~chance, "var(--accent)",
+             "larger than expected by chance"))  # fmt: skip
+    rows = []
+    for which, shade, words in parts:
+        values = matrix.values[off & which & ~np.isnan(matrix.values)] if which is not None else np.empty(0)
+        if len(values):
+            top = float(np.nanmax(matrix.values))
+            ends = dict.fromkeys(_rounded(float(end), top) for end in (values.min(), values.max()))
+            rows.append((shade, f"{words}: {' to '.join(ends)}"))
+    return [Swatches(rows)] if rows else []
 
 
 def write_matrix(path: str | os.PathLike[str], matrix: DistanceMatrix, **more: Any) -> None:
@@ -85,7 +129,7 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
     if matrix.apart is not None:
         n, m = matrix.apart
         level = f"{100 * (matrix.confidence or 0.0):g} % {'simultaneous ' if matrix.simultaneous else ''}intervals"
-        findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.")
+        findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.{_by_name(matrix, n, m)}")
     if matrix.tests is not None:
         # Each pair once: a symmetric matrix has both.
         tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted
@@ -96,8 +140,22 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
     return findings
 
 
-def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
-    """The nearest and the farthest pair, and how the distances were computed."""
+def _by_name(matrix: DistanceMatrix, n: int, m: int) -> str:
+    """The pairs that differ or, if these are most, the pairs that do not; empty if both are many."""
+    chance = matrix.within_chance
+    if chance is None or min(n, m - n) > _FEW or n in (0, m):
+        return ""
+    which = ~chance if n <= m - n else chance
+    pairs = [
+        f"{_name(matrix.labels[i])} and {_name(matrix.other_labels[j])}"
+        for i, j in np.argwhere(which & ~np.isnan(matrix.values)).tolist()
+        if not matrix.square or i < j
+    ]
+    return f" {'These are' if n <= m - n else 'The others are'} {'; '.join(pairs)}."
+
+
+def _extremes(matrix: DistanceMatrix) -> Iterator[str]:
+    """The nearest and the farthest pair."""
     # The diagonal, which is 0, is not the nearest pair.
     values = np.where(np.eye(*matrix.shape, dtype=bool) if matrix.square else False, np.nan, matrix.values)
     if np.isnan(values).all():
@@ -110,12 +168,16 @@ def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
         for i, j in (near, far)
     )
     yield f"Nearest: {nearest}; farthest: {farthest}."
+    if matrix.n_failed:
+        yield f"{matrix.n_failed} cell(s) have no distance."
+
+
+def _method(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
+    """How the distances were computed."""
     yield f"The cost is {unit}, the discount {matrix.discount:g}, the method {matrix.method}."
     if matrix.confidence is not None:
         together = "simultaneously" if matrix.simultaneous else "individually"
         yield f"The intervals hold {together} with {100 * matrix.confidence:g} % confidence."
-    if matrix.n_failed:
-        yield f"{matrix.n_failed} cell(s) have no distance."
 
 
 def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
@@ -123,10 +185,14 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
         few = f"Pictures are drawn for up to {_DRAWN} processes; these are {max(matrix.shape)}."
         # Labels in a larger picture are unreadable.
         return [Section("heat", "", [few])]
+    chance = matrix.within_chance
     if not matrix.square or np.isnan(matrix.uncut).any() or len(matrix.labels) < 2:
         missing = " Crossed cells have no distance; the table gives the reasons." if matrix.n_failed else ""
-        heat = partial(svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances")
-        return [Section("heat", "All distances", [f"Darker cells: larger distances.{missing}", Picture(heat)])]
+        heat = partial(
+            svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances", chance=chance
+        )
+        darker = f"Darker cells: larger distances.{missing}"
+        return [Section("heat", "All distances", [darker, *_scale(matrix), Picture(heat)])]
     from scipy.cluster.hierarchy import dendrogram
 
     drawn = dendrogram(matrix.linkage(), no_plot=True)
@@ -135,11 +201,12 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     top = max(map(max, links[0])) or 1.0  # all distances may be 0
     circles = "" if matrix.confidence is None else " Circles show the uncertainty of the distances of a process."
     near = f"Distances in the plane approximate those above as closely as two dimensions allow.{circles}"
-    heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances")
+    grey = None if chance is None else chance[np.ix_(order, order)]
+    heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances", chance=grey)
     tree = partial(svg.tree, *links, labels, _rounded(top, top))
     return [
         Section("heat", "All distances", [
-            "Darker cells: larger distances. Similar processes are adjacent.", Picture(heat)]),
+            "Darker cells: larger distances. Similar processes are adjacent.", *_scale(matrix), Picture(heat)]),
         Section("tree", "Hierarchical clustering", [
             "Branches join at the mean distance between their members.", Picture(tree)]),
         Section("map", "Map", [
@@ -171,8 +238,10 @@ def _rounded(value: float, top: float) -> str:
 
 
 def _notes(messages: Iterable[str], most: int) -> Section:
-    shown = [label_text(message, 400) for message in messages][:most]
-    return Section("notes", "", [Notes(shown)] if shown else [])
+    # Notes on single processes are joined, so that each is there once.
+    shown = [label_text(message, 2000) for message in arranged(messages, spelling=in_words)]
+    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
+    return Section("notes", "", [Notes([*shown[:most], *more])] if shown else [])
 
 
 def _again(command: str | None) -> list[Section]:
@@ -207,17 +276,18 @@ def drift_sections(
     key = (First("Round"), f": distance from {reference}. ", Second("Square"), ": from the period before. "
            "Filled: changed. Lines: intervals.")  # fmt: skip
     after, before = _name(drift.largest.period), _name(drift.largest.against)
-    steps = causes(drift, _CAUSES)
     why = (
         f"{after} against {before}: the transitions whose change contributes most to the distance. Significant ones "
         "are marked."
     )
+    steps: list[Item] = [why, causes(drift, _CAUSES)] if drift.alarm and drift.result.makeup is not None else []
     return [
-        Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence()), method]),
+        Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence())]),
         Section("chart", "Period by period", [Picture(partial(_chart, drift), key)]),
-        Section("causes", "Where the largest change comes from", [why, steps] if steps.rows else []),
+        Section("causes", "Where the largest change comes from", [*drift_states(drift), *steps]),
         _notes([*drift.notes, *notes], 20),
-        Section("numbers", "All comparisons", [changes(drift)]),
+        Section("numbers", "All comparisons", [changes(drift)], closed=True),
+        Section("method", "How it was computed", [method], closed=True),
         *_again(command),
     ]
 
@@ -309,9 +379,20 @@ def _dot(change: Change, x: float, down: Callable[[float], float], level: float,
     return f'<g>{title}{line}{shape} fill="{fill}" stroke="{paint}" stroke-width="1.5"/></g>'
 
 
+def drift_states(drift: Drift) -> list[Item]:
+    """What is new, has vanished or differs in the largest change; nothing if no change is significant."""
+    if not drift.alarm:
+        return []
+    found, names = drift.result.findings(), (_name(drift.largest.against), _name(drift.largest.period))
+    news = findings_in_words(found, names)
+    body: list[Item] = [news, found.states_table(names, _CAUSES)]
+    return body if news else []
+
+
 def drift_card(drift: Drift) -> str:
     """The notebook card of drift."""
-    return card("Drift", (), changes(drift).without("transitions", "p"), Notes(drift.notes), sub=drift.sentence())
+    table = changes(drift).without("transitions", "p")
+    return card("Drift", (), table, *drift_states(drift), Notes(drift.notes), sub=drift.sentence())
 
 
 # --- A monitor.

@@ -5,11 +5,11 @@ Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from html import escape
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +44,12 @@ __all__ = [
 _SHADES = 12
 
 
-def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str) -> str:
+def heat_map(
+    values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str, chance: Bools | None = None
+) -> str:
     """A heat map with labels: darker cells for larger values, blank for almost zero, crossed for NaN.
+
+    Cells of `chance`, which are not distinguishable from 0, are grey.
 
     Examples
     --------
@@ -57,7 +61,7 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
     cell = 22 if max(n, m) <= 16 else 18 if max(n, m) <= 30 else 13  # pixels: large maps get smaller cells
     left, below = _label_room(rows), _label_room(columns)
     # Cells first, so that labels are drawn on top.
-    parts = [_shade(values, cell)]
+    parts = [_shade(values, cell, np.zeros(values.shape, np.bool_) if chance is None else chance)]
     size = min(cell - 2, 12)
     for i, label in enumerate(rows):
         parts.append(f'<text x="-6" y="{(i + 0.5) * cell:g}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
@@ -69,8 +73,8 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
     return svg(left + m * cell + 8, 6 + n * cell + below, body, title)
 
 
-def _shade(values: Floats, cell: int) -> str:
-    """One path per shade: far smaller than one element per cell."""
+def _shade(values: Floats, cell: int, chance: Bools) -> str:
+    """One path per shade and colour: far smaller than one element per cell."""
     missing = np.isnan(values)
     top = float(values[~missing].max(initial=0.0))
     paths = [_crosses(np.argwhere(missing), cell)] if missing.any() else []
@@ -78,11 +82,12 @@ def _shade(values: Floats, cell: int) -> str:
         return "".join(paths)
     # Rounding to twelve shades allows one path per shade.
     level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # values near zero stay blank
-    for shade in range(1, _SHADES + 1):
-        places = np.argwhere(level == shade).tolist()
+    level = np.where(chance & ~missing, np.maximum(level, 2), level)  # ... unless they were tested
+    for shade, kind in itertools.product(range(1, _SHADES + 1), ("cell", "chance")):
+        places = np.argwhere((level == shade) & (chance == (kind == "chance"))).tolist()
         if places:
             d = "".join(f"M{j * cell} {i * cell}h{cell - 1}v{cell - 1}h{1 - cell}z" for i, j in places)
-            paths.append(f'<path class="cell" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
+            paths.append(f'<path class="{kind}" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
     return "".join(paths)
 
 
@@ -313,7 +318,7 @@ def sequences(samples: Samples, shades: Mapping[Hashable, str], *, lines: int, s
     assert samples.offsets is not None
     whole = [
         (*samples.now[a:b][: steps - 1].tolist(), *samples.following[b - 1 : b].tolist()[: max(steps - (b - a), 0)])
-        for a, b in pairwise(samples.offsets.tolist())
+        for a, b in itertools.pairwise(samples.offsets.tolist())
     ]
     rows = sorted(whole)
     chosen = np.unique(np.linspace(0, len(rows) - 1, lines).astype(int)).tolist()
@@ -471,7 +476,7 @@ def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence
         f'<text x="{room}" y="{below + 10}">0</text>'
         f'<text x="{room + width}" y="{below + 10}" text-anchor="end">{escape(top)}</text>'
     )
-    return svg(room + width + 10, below + 18, "".join(parts), "tree of the processes")
+    return svg(room + width + 10, below + 18, "".join(parts), "tree of the processes", fit=True)
 
 
 def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
@@ -488,7 +493,7 @@ def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
             disc = f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{wide:.1f}" fill="var(--accent)" opacity=".12"/>'
             parts.append(disc)
         parts.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="3.5" fill="var(--accent)"/>')
-    return svg(520, height, "".join([*parts, *_names(spots, labels, height)]), "map of the processes")
+    return svg(520, height, "".join([*parts, *_names(spots, labels, height)]), "map of the processes", fit=True)
 
 
 def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator[str]:
