@@ -1,24 +1,94 @@
-"""Contributions to a distance: the records behind `Result.contributions`."""
+"""What a distance is made of: estimates, contributions and findings, the records behind methods of `Result`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import Mark, Table, card, shortened
+from somcot.plumbing.html import Mark, Table, card, record_card, shortened
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
+if TYPE_CHECKING:
+    from somcot.result import Result
+
 __all__ = [
-    "ContributionInputs", "Contributions", "Findings", "PairShare", "RowCounts", "StateChange", "StepChange", "Tally",
-    "TransitionShare", "Visits", "names_count",
+    "BeforeEnd", "ContributionInputs", "Contributions", "Estimate", "Findings", "PairShare", "RowCounts", "StateChange",
+    "StepChange", "Tally", "TransitionShare", "Visits", "names_count",
 ]  # fmt: skip
+
+
+class Estimate(NamedTuple):
+    """How an estimate from data was corrected, and how uncertain it is.
+
+    Attributes
+    ----------
+    gap : float
+        Largest possible upward bias of the plug-in: `factor` times `rise`.
+    rho : float
+        The gap relative to the plug-in.
+    standard_error : float
+        Standard error of the plug-in: the standard deviation over half-samples.
+    saturation : float
+        Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
+    n_solves : number of exact solves
+    uncut : float or None
+        The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
+    pooled : float or None
+        Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
+    equal_rows : float or None
+        Share of the testable rows that are judged equal in both processes.
+    kept : tuple of float or None
+        The share of the difference of each row that was kept, in the order of X's states, the initial distribution
+        last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
+    rise, factor : increase of the distance from the data to half-samples, and the factor that makes it the bias
+    expected : float or None
+        Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
+    pvalue : float or None
+        Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
+    design_effect : float
+        Variance of the rows relative to independent transitions: above 1 for sequences with memory.
+    units : what was permuted and halved: "sequences", "blocks" or "transitions"
+    mix, strata : what the mix of strata would add to the distance, and the number of strata; None without
+    """
+
+    gap: float
+    rho: float
+    standard_error: float
+    saturation: float
+    n_solves: int
+    uncut: float | None = None
+    pooled: float | None = None
+    equal_rows: float | None = None
+    kept: tuple[float, ...] | None = None
+    rise: float | None = None
+    factor: float | None = None
+    expected: float | None = None
+    pvalue: float | None = None
+    design_effect: float = 1.0
+    units: str = "transitions"
+    mix: float | None = None
+    strata: int | None = None
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+    def _repr_html_(self) -> str:
+        return record_card(self)
+
+
+class BeforeEnd(NamedTuple):
+    """A distance and the ends of its interval (None without one) per step before both sequences have ended."""
+
+    distance: float
+    low: float | None
+    high: float | None
 
 
 class PairShare(NamedTuple):
@@ -331,6 +401,20 @@ class ContributionInputs:
     def pvalue(self) -> float | None:
         """The p-value of the hypothesis of equal rows."""
         return self._pvalue
+
+    def ended(self, clock: str) -> NDArray[np.bool_]:
+        """Pairs of states in which both sequences have ended, (n_x, n_y); none unless `clock` is a discount."""
+        over = self.x.absorbing[:, None] & self.y.absorbing[None, :]
+        return over if clock == "discount" else np.zeros_like(over)
+
+    def before_end(self, result: Result, share: float) -> BeforeEnd | None:
+        """The distance and its interval divided by `share`; None if the distance goes on after the end."""
+        ended = self.ended(result.clock.name)
+        if not 1e-9 < share < 1.0 - 1e-9 or (self.cost[ended] * (result.state_law[ended] > 0.0)).any():
+            return None
+        top, interval = float(self.cost.max()), result.confidence_interval
+        low, high = (None, None) if interval is None else (min(end / share, top) for end in interval[:2])
+        return BeforeEnd(min(result.distance / share, top), low, high)
 
     def visits(self) -> Visits | None:
         """Visits of states and steps; None for known chains."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coupling",
+    "Duals",
     "Maps",
     "Match",
     "Residuals",
@@ -48,6 +49,17 @@ class Residuals(NamedTuple):
     causal_y: float
 
 
+class Duals(NamedTuple):
+    """Averaged multipliers of the paper's Lagrangian: alpha_X(x, x', y), alpha_Y(x, y, y') and V(x, y)."""
+
+    alpha_x: Floats
+    alpha_y: Floats
+    V: Floats
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
 class Maps(NamedTuple):
     """The encoder lambda_X(y | x), (n_x, n_y), and the decoder lambda_Y(x | y), (n_y, n_x).
 
@@ -63,12 +75,25 @@ class Maps(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A state of X, the state of Y it is most often coupled with, and the conditional probability."""
+    """A state of X, the state of Y it is most often coupled with, and the conditional probability.
+
+    With `Result.matches(confidence=...)`, `low` and `high` are the ends of an interval for the probability, and
+    `determined` is False where other optimal couplings match the state differently.
+    """
 
     x: Hashable
     y: Hashable
     probability: float
     occupancy: float
+    low: float | None = None
+    high: float | None = None
+    determined: bool | None = None
+
+    def __str__(self) -> str:
+        if self.determined is False:
+            return f"{self.x}: not determined"
+        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.x} corresponds to {self.y} with {self.probability:.2f}{ends}"
 
 
 @dataclass(frozen=True, eq=False)

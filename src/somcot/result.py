@@ -11,17 +11,24 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
-from somcot.contributions import ContributionInputs, Contributions, Findings, RowCounts, Tally, Visits
-from somcot.couplings import Coupling, Maps, Match, Residuals
+from somcot.contributions import (
+    BeforeEnd,
+    ContributionInputs,
+    Contributions,
+    Estimate,
+    Findings,
+    RowCounts,
+    Tally,
+    Visits,
+)
+from somcot.couplings import Coupling, Duals, Maps, Match, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import record_card
 from somcot.plumbing.records import view
-from somcot.plumbing.text import brief_record, seconds
+from somcot.plumbing.text import seconds
 
 __all__ = [
     "BeforeEnd", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result",
@@ -62,84 +69,6 @@ class ConfidenceInterval(NamedTuple):
     low: float
     high: float
     level: float
-
-
-class BeforeEnd(NamedTuple):
-    """A distance and the ends of its interval (None without one) per step before both sequences have ended."""
-
-    distance: float
-    low: float | None
-    high: float | None
-
-
-class Duals(NamedTuple):
-    """Averaged multipliers of the paper's Lagrangian: alpha_X(x, x', y), alpha_Y(x, y, y') and V(x, y)."""
-
-    alpha_x: Floats
-    alpha_y: Floats
-    V: Floats
-
-    def __repr__(self) -> str:
-        return brief_record(self)
-
-
-class Estimate(NamedTuple):
-    """How an estimate from data was corrected, and how uncertain it is.
-
-    Attributes
-    ----------
-    gap : float
-        Largest possible upward bias of the plug-in: `factor` times `rise`.
-    rho : float
-        The gap relative to the plug-in.
-    standard_error : float
-        Standard error of the plug-in: the standard deviation over half-samples.
-    saturation : float
-        Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
-    n_solves : number of exact solves
-    uncut : float or None
-        The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
-    pooled : float or None
-        Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
-    equal_rows : float or None
-        Share of the testable rows that are judged equal in both processes.
-    kept : tuple of float or None
-        The share of the difference of each row that was kept, in the order of X's states, the initial distribution
-        last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
-    rise, factor : increase of the distance from the data to half-samples, and the factor that makes it the bias
-    expected : float or None
-        Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
-    pvalue : float or None
-        Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
-    design_effect : float
-        Variance of the rows relative to independent transitions: above 1 for sequences with memory.
-    units : what was permuted and halved: "sequences", "blocks" or "transitions"
-    mix, strata : what the mix of strata would add to the distance, and the number of strata; None without
-    """
-
-    gap: float
-    rho: float
-    standard_error: float
-    saturation: float
-    n_solves: int
-    uncut: float | None = None
-    pooled: float | None = None
-    equal_rows: float | None = None
-    kept: tuple[float, ...] | None = None
-    rise: float | None = None
-    factor: float | None = None
-    expected: float | None = None
-    pvalue: float | None = None
-    design_effect: float = 1.0
-    units: str = "transitions"
-    mix: float | None = None
-    strata: int | None = None
-
-    def __repr__(self) -> str:
-        return brief_record(self)
-
-    def _repr_html_(self) -> str:
-        return record_card(self)
 
 
 class Details:
@@ -424,8 +353,28 @@ class Result:
         """List problems of the run with advice; empty if none were detected."""
         return list(self.notes)
 
-    def matches(self) -> list[Match]:
-        """For each visited state of X, the state of Y it is most often coupled with; most visited states first."""
+    def matches(self, confidence: float | None = None) -> list[Match]:
+        """For each visited state of X, the state of Y it is most often coupled with; most visited states first.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings. Each then also
+            says whether it is determined: whether all optimal couplings agree on it. Takes some 40 exact solves.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> x = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["A", "B"])
+        >>> y = somcot.MarkovChain([[0.4, 0.1, 0.5]] * 3, states=["C", "D", "E"])
+        >>> cost = [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+        >>> result = somcot.distance(x.sample(100, 20, rng=0), y.sample(100, 20, rng=1), cost, discount=0.9)
+        >>> print(result.matches(confidence=0.9)[0])
+        A corresponds to C with 0.8... [0.7..., 0.8...]
+        """
+        if confidence is not None:
+            rows: list[Match] = view("matches")(self, confidence)
+            return rows
         visits = self.state_law.sum(axis=1)
         best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
@@ -458,11 +407,9 @@ class Result:
     def findings(self) -> Findings:
         """States and steps before (X) and after (Y): visits, sequences with them, and what differs significantly.
 
-        The units of the test are whole sequences: how many of them have the state, or the step, more than some number
-        of times (the one that splits both recordings together most evenly; 0 for whatever fewer than half have). The
-        p-value is exact if sequences are exchangeable, within strata if there are any (Fisher). Marks control the false
-        discovery rate of all states and steps together (Benjamini and Hochberg, 5 %). Empty if equal labels do not
-        denote the same state, and without the kept rows that `contributions` needs.
+        The units of the test are whole sequences: how many of them have the state, or the step. Marks control the false
+        discovery rate of all states and steps together (5 %). Empty if equal labels do not denote the same state, and
+        for methods without contributions. See `somcot.inference.findings`.
 
         Examples
         --------
@@ -481,9 +428,8 @@ class Result:
     def active_share(self) -> float | None:
         """The share of the weighted time in which at least one of the two sequences has not ended.
 
-        Under the reported coupling. A sequence has ended in a state that it never leaves. 1.0 if none ends, or if the
-        clock stops by itself; None if the rows were not kept. ``distance / active_share`` is the mean cost of the
-        steps before both have ended, if ended sequences cost nothing (see `before_end`).
+        Under the reported coupling. A sequence has ended in a state that it never leaves. 1.0 if none ends, or without
+        a discount; None if the rows were not kept.
 
         Examples
         --------
@@ -492,10 +438,10 @@ class Result:
         >>> somcot.distance(x, y, [[0.0, 1.0], [1.0, 0.0]], discount=0.8).active_share
         0.333...
         """
-        ended = self._ended()
-        if ended is None:
-            return None
-        return 1.0 - min(float(self.state_law[ended].sum()) / (float(self.state_law.sum()) or 1.0), 1.0)
+        ended = None if self.continuous is not None or self.makeup is None else self.makeup.ended(self.clock.name)
+        return (
+            None if ended is None else 1.0 - float(self.state_law[ended].sum()) / (float(self.state_law.sum()) or 1.0)
+        )
 
     @property
     def before_end(self) -> BeforeEnd | None:
@@ -503,23 +449,8 @@ class Result:
 
         Values are at most the largest cost. The error of `active_share` itself is not part of the interval.
         """
-        ended, share = self._ended(), self.active_share
-        if ended is None or share is None or self.makeup is None or not 1e-9 < share < 1.0 - 1e-9:
-            return None
-        if (self.makeup.cost[ended] * (self.state_law[ended] > 0.0)).any():  # the distance goes on after the end
-            return None
-        top, interval = float(self.makeup.cost.max()), self.confidence_interval
-        low, high = (None, None) if interval is None else (min(end / share, top) for end in interval[:2])
-        return BeforeEnd(min(self.distance / share, top), low, high)
-
-    def _ended(self) -> NDArray[np.bool_] | None:
-        """Pairs of states in which both sequences have ended, (n_x, n_y)."""
-        if self.makeup is None or self.continuous is not None:
-            return None
-        if self.clock.name != "discount":
-            return np.zeros(self.state_law.shape, dtype=np.bool_)
-        in_x, in_y = (side.absorbing for side in (self.makeup.x, self.makeup.y))
-        return in_x[:, None] & in_y[None, :]
+        share = self.active_share
+        return None if share is None or self.makeup is None else self.makeup.before_end(self, share)
 
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]

@@ -13,50 +13,33 @@ Standard errors and p-values of single contributions assume independent transiti
 effect of the estimate, which is above 1 for sequences with memory. Marks control the false discovery rate (Benjamini
 and Hochberg), and there are none if a permutation test of the rows (Pearson, whole episodes, 5 %) does not reject: two
 recordings of one process get a mark in at most 5 % of all cases, whatever else is approximate here.
-
-Findings compare how many sequences have a state or a step. Their p-values are exact for exchangeable sequences, so they
-need no design effect, and they find what is rare: a state that only 40 of 1,600 sequences reach hardly changes the
-distance or the rows.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.contributions import (
-    ContributionInputs,
-    Contributions,
-    Findings,
-    PairShare,
-    RowCounts,
-    StateChange,
-    StepChange,
-    Tally,
-    TransitionShare,
-    Visits,
-    names_count,
-)
+from somcot.contributions import ContributionInputs, Contributions, PairShare, RowCounts, TransitionShare, names_count
 from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
+from somcot.inference.findings import count_visits, spread
 from somcot.inference.model import Model
 from somcot.inference.permutation import Groups
 from somcot.inference.statistics import adjusted_pvalues, permute
 from somcot.inference.strata import Strata
-from somcot.inference.units import WholeSequences, chosen_engine, known_starts_differ
-from somcot.plumbing.arrays import Floats, Ints
+from somcot.inference.units import chosen_engine, known_starts_differ
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
 from somcot.problem import Data, Problem, UnitProblem
 from somcot.result import Result
-from somcot.samples import Samples
 
-__all__ = ["benjamini_hochberg", "contribution_inputs", "contributions", "count_visits", "findings", "rows_pvalue",
-           "same_rows"]  # fmt: skip
+__all__ = ["benjamini_hochberg", "contribution_inputs", "contributions", "rows_pvalue", "same_rows"]
 
 _LEVEL = 0.05
 _PERMUTATIONS = 199
@@ -244,10 +227,10 @@ def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
     keys = keys[both[keys // n]]
     # A transition that one process never shows has no derivative there: the other process gets the full weight.
     shown = np.isin(keys, x.keys).astype(np.float64) + np.isin(keys, y.keys)
-    slope = (_spread(keys, x.keys, x.slopes) - _spread(keys, y.keys, y.slopes)) / shown
+    slope = (spread(keys, x.keys, x.slopes) - spread(keys, y.keys, y.slopes)) / shown
     return _Entries(
-        states, keys // n, keys % n, _spread(keys, x.keys, x.shares), _spread(keys, y.keys, y.shares), slope,
-        _spread(keys, x.keys, x.counts), x.totals[keys // n], _spread(keys, y.keys, y.counts), y.totals[keys // n],
+        states, keys // n, keys % n, spread(keys, x.keys, x.shares), spread(keys, y.keys, y.shares), slope,
+        spread(keys, x.keys, x.counts), x.totals[keys // n], spread(keys, y.keys, y.counts), y.totals[keys // n],
     )  # fmt: skip
 
 
@@ -269,14 +252,6 @@ class _RowErrors(NamedTuple):
         totals = np.zeros(n)
         totals[numbers] = support.row_sums(rows.counts)[:-1]
         return cls(keys, support.probabilities[:size], slopes[:size], rows.counts[:size].astype(np.float64), totals)
-
-
-def _spread(keys: NDArray[np.int64], side_keys: NDArray[np.int64], values: Floats) -> Floats:
-    """Values of a side on all keys, 0 for keys that it does not have."""
-    order = np.argsort(side_keys, kind="stable")
-    at = np.minimum(np.searchsorted(side_keys, keys, sorter=order), max(len(side_keys) - 1, 0))
-    present = side_keys[order][at] == keys if len(side_keys) else np.zeros(len(keys), np.bool_)
-    return np.where(present, values[order][at] if len(side_keys) else 0.0, 0.0)
 
 
 def _difference_pvalues(entries: _Entries) -> Floats:
@@ -329,213 +304,3 @@ def benjamini_hochberg(pvalues: Floats, n_tests: int, level: float = _LEVEL) -> 
     others = np.ones(max(n_tests - len(pvalues), 0))
     rejected: NDArray[np.bool_] = adjusted_pvalues(np.append(pvalues, others))[: len(pvalues)] <= level
     return rejected
-
-
-# --- States and steps before and after, by whole sequences
-
-
-def findings(result: Result) -> Findings:
-    """States and steps of both processes, the most important first; see `somcot.Result.findings`."""
-    makeup = result.makeup
-    if makeup is None or not names_count(result.states_x, result.states_y, makeup.cost, result.state_law):
-        return Findings((), (), None)
-    states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
-    place = {label: i for i, label in enumerate(states)}
-    tallies = makeup.visits()
-    sides = zip((result.states_x, result.states_y), (makeup.x, makeup.y), (1, 0), strict=True)
-    times = [
-        _times(np.array([place[label] for label in own]), rows, result.state_law.sum(axis=axis), len(states))
-        for own, rows, axis in sides
-    ]
-    parts = []
-    for k, tally in enumerate((None, None) if tallies is None else (tallies.states, tallies.steps)):
-        keys = np.concatenate([times[0][k][0], times[1][k][0], *(() if tally is None else (tally.keys,))])
-        keys = np.unique(keys)
-        parts.append(_Changes.of(keys, [_spread(keys, *side[k]) for side in times], tally))
-    adjusted = _adjusted(np.concatenate([part.pvalues for part in parts]), np.concatenate([p.least for p in parts]))
-    n, (of_states, of_steps), sizes = len(states), parts, None if tallies is None else tallies.sizes
-    first, second = adjusted[: len(of_states.keys)], adjusted[len(of_states.keys) :]
-    return Findings(
-        tuple(StateChange(states[int(of_states.keys[k])], *row) for k, row in of_states.ordered(first, sizes)),
-        tuple(
-            StepChange(states[int(of_steps.keys[k]) // n], states[int(of_steps.keys[k]) % n], *row)
-            for k, row in of_steps.ordered(second)
-        ),
-        sizes,
-        "sequences" if tallies is None else tallies.units,
-    )
-
-
-def _times(
-    numbers: Ints, rows: RowCounts, occupancy: Floats, n: int
-) -> tuple[tuple[Ints, Floats], tuple[Ints, Floats]]:
-    """Weighted time of each state and of each step of one side, by keys in the union; staying at the end is no step."""
-    size = int(rows.indptr[-2])
-    now = np.repeat(np.arange(len(numbers)), np.diff(rows.indptr[:-1]))
-    flow = occupancy[now] * rows.probabilities[:size]
-    steps = (flow > 0.0) & ~rows.absorbing[now]
-    visited = occupancy > 0.0
-    keys = numbers[now[steps]] * n + numbers[rows.indices[:size][steps]]
-    return (numbers[visited], occupancy[visited]), (keys, flow[steps] / max(float(flow[steps].sum()), 1e-300))
-
-
-class _Changes(NamedTuple):
-    """States or steps by key: events and units of both recordings (-1: unknown), weighted times, p-values."""
-
-    keys: Ints
-    events: Ints
-    units: Ints
-    times: Floats
-    pvalues: Floats
-    least: Floats
-
-    @classmethod
-    def of(cls, keys: Ints, times: Sequence[Floats], tally: Tally | None) -> _Changes:
-        """Rows for `keys`, which include those of the tally."""
-        events, units = np.full((2, len(keys)), -1), np.full((2, len(keys)), -1)
-        pvalues, least = np.full(len(keys), np.nan), np.ones(len(keys))
-        if tally is not None:
-            # A known chain has no events on its side; other sides have none of what is not in their tally.
-            events = np.broadcast_to(np.minimum(tally.events.min(axis=1, initial=0), 0)[:, None], events.shape).copy()
-            units = np.broadcast_to(np.minimum(tally.units.min(axis=1, initial=0), 0)[:, None], units.shape).copy()
-            at = np.searchsorted(keys, tally.keys)
-            events[:, at], units[:, at] = tally.events, tally.units
-            pvalues[at], least[at] = tally.pvalues, tally.least
-        return cls(keys, events, units, np.stack(times), pvalues, least)
-
-    def ordered(self, adjusted: Floats, sizes: tuple[int, int] | None = None) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Rows of a record: significant ones first, new and vanished ones before others, largest differences first.
-
-        Differences are those of the weighted times or, with the `sizes` of both recordings, of the shares of units.
-        """
-        # Events say what is new, where they are known; otherwise the chain does.
-        present = np.where(self.events >= 0, self.events > 0, self.times > 0.0)
-        alone, marked = present[0] != present[1], adjusted <= _LEVEL
-        shares = self.times if sizes is None else self.units / np.array(sizes)[:, None]
-        change = shares[1] - shares[0]
-        for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
-            kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
-            grows = np.sign(change[k])
-            counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
-            yield k, (
-                *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),
-                kind or ("more" if grows > 0 else "less" if grows < 0 else "equal"),
-            )  # fmt: skip
-
-
-def _adjusted(pvalues: Floats, least: Floats) -> Floats:
-    """Adjusted p-values; what could not be significant, given how often it occurs at all, does not count (Tarone)."""
-    known = ~np.isnan(pvalues) & (least <= _LEVEL)
-    adjusted = np.where(np.isnan(pvalues), np.nan, 1.0)
-    if known.any():
-        adjusted[known] = adjusted_pvalues(pvalues[known])
-    return adjusted
-
-
-def count_visits(
-    x: Data | None, y: Data | None, strata: Strata | None, states: tuple[Sequence[Hashable], Sequence[Hashable]]
-) -> Visits:
-    """Visits of states and steps in two recordings, with tests if both have exchangeable sequences.
-
-    `states` are those of the two fitted chains; keys refer to their union. None stands for a known chain.
-    """
-    place = {label: i for i, label in enumerate(dict.fromkeys((*states[0], *states[1])))}
-    n, data = len(place), (x, y)
-    engine = None
-    if isinstance(x, Samples) and isinstance(y, Samples) and x.n_episodes and y.n_episodes:
-        engine = chosen_engine([x, y], strata)[0]
-    if not isinstance(engine, WholeSequences):
-        return Visits(_untested(data, place, n, steps=False), _untested(data, place, n, steps=True), None)
-    sizes = len(engine.bounds[0]) - 1, len(engine.bounds[1]) - 1
-    groups = np.zeros(sum(sizes), dtype=np.int64) if strata is None else strata.pooled
-    kept = [_units(side, own, place, n) for side, own in zip(engine.recordings, engine.bounds, strict=True)]
-    tables = [_tested([side[k] for side in kept], sizes, groups) for k in (0, 1)]
-    whole = sum(sizes) == engine.pooled.n_episodes
-    return Visits(tables[0], tables[1], sizes, "sequences" if whole else "blocks")
-
-
-def _untested(data: tuple[Data | None, Data | None], place: dict[Hashable, int], n: int, *, steps: bool) -> Tally:
-    """Events of recordings without sequences, or with only one recorded side."""
-    sides: list[tuple[Ints, Floats]] = []
-    for side in data:
-        if side is None:
-            sides.append((np.empty(0, np.int64), np.empty(0)))
-            continue
-        seen, numbers = side.pair_counts, np.array([place[label] for label in side.states], dtype=np.int64)
-        keys = numbers[seen.rows] * n + numbers[seen.columns] if steps else numbers[seen.rows]
-        own, which = np.unique(keys, return_inverse=True)
-        sides.append((own, np.bincount(which, seen.values, len(own)).astype(np.float64)))
-    keys = np.union1d(sides[0][0], sides[1][0])
-    events = np.stack([
-        np.full(len(keys), -1) if side is None else _spread(keys, *own).astype(np.int64)
-        for side, own in zip(data, sides, strict=True)
-    ])  # fmt: skip
-    return Tally(keys, events, np.full(events.shape, -1), np.full(len(keys), np.nan), np.ones(len(keys)))
-
-
-_Cells = tuple[Ints, Ints, Ints]  # keys, units and counts of what occurs
-
-
-def _units(samples: Samples, bounds: Ints, place: dict[Hashable, int], n: int) -> tuple[_Cells, _Cells]:
-    """How often each state and each step occurs in each unit: keys, units and counts."""
-    assert samples.offsets is not None
-    numbers = np.array([place[label] for label in samples.states], dtype=np.int64)
-    now, following = numbers[samples.now], numbers[samples.following]
-    unit = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    last = samples.offsets[1:] - 1  # the last state of a sequence begins no step, but it is visited
-    events = np.append(now, following[last]), np.append(unit, unit[last])
-    return _cells(*events, len(bounds) - 1), _cells(now * n + following, unit, len(bounds) - 1)
-
-
-def _cells(keys: Ints, units: Ints, n_units: int) -> _Cells:
-    own, which = np.unique(keys, return_inverse=True)
-    cells, counts = np.unique(which * n_units + units, return_counts=True)
-    return own[cells // n_units], cells % n_units, counts
-
-
-def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Tally:
-    """Counts of what occurs, and exact p-values of equal numbers of units above a threshold."""
-    keys = np.union1d(sides[0][0], sides[1][0])
-    at = [np.searchsorted(keys, side[0]) for side in sides]
-    events = np.stack([np.bincount(k, side[2], len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)])
-    units = np.stack([np.bincount(k, minlength=len(keys)) for k in at])
-    threshold = np.zeros(len(keys), dtype=np.int64)
-    often = np.flatnonzero(units.sum(axis=0) > sum(sizes) / 2)
-    for k in often.tolist():
-        counts = np.sort(np.concatenate([side[2][own == k] for side, own in zip(sides, at, strict=True)]))
-        levels = np.append(0, np.unique(counts))
-        above = len(counts) - np.searchsorted(counts, levels, side="right")
-        threshold[k] = levels[np.argmin(np.abs(above - sum(sizes) / 2))]
-    n_groups, whose = int(groups.max()) + 1, (groups[: sizes[0]], groups[sizes[0] :])
-    above = np.stack([
-        np.bincount((own * n_groups + group[side[1]])[side[2] > threshold[own]], minlength=len(keys) * n_groups)
-        for side, own, group in zip(sides, at, whose, strict=True)
-    ]).reshape(2, len(keys), n_groups)  # fmt: skip
-    members = np.stack([np.bincount(group, minlength=n_groups) for group in whose])
-    return Tally(keys, events, units, *_exact_pvalues(above, members))
-
-
-def _exact_pvalues(above: Ints, members: Ints) -> tuple[Floats, Floats]:
-    """Two-sided p-values of the number of units above their threshold in the first recording, given all margins.
-
-    `above` is (2, n_keys, n_groups), `members` (2, n_groups): units are exchangeable within groups. Also the least
-    p-value that any outcome with these margins has.
-    """
-    from scipy.stats import hypergeom  # slow to import and rarely needed
-
-    total, (m, k) = above.sum(axis=0), members
-    low, high = np.maximum(total - k, 0), np.minimum(total, m)
-    if len(m) == 1:
-        a, size = above[0, :, 0], int(m[0] + k[0])
-        lower, upper = hypergeom.cdf(a, size, total[:, 0], m[0]), hypergeom.sf(a - 1, size, total[:, 0], m[0])
-        ends = [hypergeom.pmf(end[:, 0], size, total[:, 0], m[0]) for end in (low, high)]
-        return np.minimum(2.0 * np.minimum(lower, upper), 1.0), np.minimum(2.0 * np.minimum(*ends), 1.0)
-    pvalues, least = np.empty(len(total)), np.empty(len(total))
-    for row, (seen, start, end) in enumerate(zip(total, low, high, strict=True)):
-        law = np.ones(1)
-        for g in np.flatnonzero(end > start).tolist():  # groups in which anything can differ
-            law = np.convolve(law, hypergeom.pmf(np.arange(start[g], end[g] + 1), m[g] + k[g], seen[g], m[g]))
-        at = int(above[0, row].sum() - start.sum())
-        pvalues[row] = min(2.0 * min(law[: at + 1].sum(), law[at:].sum()), 1.0)
-        least[row] = min(2.0 * min(law[0], law[-1]), 1.0)
-    return pvalues, least
