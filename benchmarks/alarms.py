@@ -7,6 +7,7 @@ sizes are in `benchmarks.alarm_cases`. ``table`` prints what was found.
 =========  ==============================================================================================
 null       share of shuffled logs, and of streams of the families, with an alarm; bound 0.05
 endless    the same for one endless sequence, with recorded references
+lengths    sequences until a false alarm, with one per `PER` sequences promised
 delays     sequences until an alarm after a change; ``--former SRC`` runs the package in another folder
 river      the same for detectors of river, on the summed surprise of each sequence
 drift      share of logs with permuted starts in which `somcot.drift` marks a period
@@ -49,6 +50,16 @@ from benchmarks.alarm_cases import (
 RUNS = 1000
 BOUND = 0.05
 HALF = 3000  # largest reference of "half"
+PER, STOP = 200, 6000  # promised mean number of sequences until a false alarm; streams stop after so many
+LENGTHS = (
+    "log sepsis",
+    "log receipt",
+    "log bpic2013",
+    "log bpic2012w",
+    "log bpic2012",
+    *(f"family {name}" for name in (*UNSEEN, *MEMORY)),
+)
+DRIFTS = ("helpdesk", "sepsis", "receipt", "travel", "bpic2013", "bpic2012w", "bpic2012", "traffic")
 
 
 # --- Monitors on sequences
@@ -84,15 +95,22 @@ def _without_short(pool: Pool) -> Pool:
     return pool.part(np.flatnonzero(np.diff(pool.offsets) >= 2))
 
 
-def monitored(reference: Pool, stream: Pool, level: float, horizon: float, labels: str = "found") -> tuple[Any, Any]:
-    """A monitor that has seen the stream, and the sequence of each event; P(alarm within `horizon`) <= level."""
+def monitored(
+    reference: Pool, stream: Pool, level: float | None, horizon: float, labels: str = "found"
+) -> tuple[Any, Any]:
+    """A monitor that has seen the stream, and the sequence of each event; P(alarm within `horizon`) <= level.
+
+    Without a level, one false alarm per `horizon` sequences is promised.
+    """
     from somcot import Monitor
 
     timed = stream.times is not None
     seen = np.unique(reference.codes) if labels == "found" else np.arange(reference.n_labels)
     data = _samples(reference, seen, not timed)
     promise: dict[str, Any] = {"false_alarm": level, "within": round(horizon), "unit": "sequences"}
-    if "unit" not in (Monitor.__init__.__kwdefaults__ or {}):  # the former version counts events
+    if level is None:
+        promise = {"one_false_alarm_per": horizon, "unit": "sequences"}
+    elif "unit" not in (Monitor.__init__.__kwdefaults__ or {}):  # the former version counts events
         promise = {"false_alarm": level, "within": round(horizon * (len(data.now) / data.n_episodes + 1))}
     monitor = Monitor(data, discount=0.9, window=2000, **promise)
     names = np.repeat(np.arange(stream.n), np.diff(stream.offsets))
@@ -187,6 +205,24 @@ def task_endless(out: Path, runs: int) -> None:
             monitor.update(path[size:])
             _write(out / "endless.jsonl", {"case": name, "run": run, "size": size, "alarm": monitor.alarm is not None,
                                            "kind": monitor.detector})  # fmt: skip
+
+
+def task_lengths(out: Path, logs: Path | None, runs: int) -> None:
+    """Sequences in random order, one after the other with their ends, after a reference of 300 of them."""
+    file = out / "lengths.jsonl"
+    pools = {case: read_log(case[4:], logs) if case[:3] == "log" and logs else family(case[7:])
+             for case in LENGTHS if logs or case[:3] != "log"}  # fmt: skip
+    for run in range(runs):
+        for case, pool in pools.items():
+            if run < _done(file, case):
+                continue
+            rng = np.random.default_rng([run, *case.encode(), 1])
+            mixed = pool._replace(times=None).part(rng.permutation(pool.n)[: 300 + STOP])
+            reference, stream = mixed.part(np.arange(300)), mixed.part(np.arange(300, mixed.n))
+            monitor, names = monitored(_without_short(reference), stream, None, PER)
+            alarm = monitor.alarm
+            length = stream.n if alarm is None else int(names[alarm.event - 1]) + 1
+            _write(file, {"case": case, "run": run, "length": length, "alarm": alarm is not None})
 
 
 # --- Delays
@@ -303,11 +339,11 @@ def task_drift(out: Path, logs: Path | None, runs: int) -> None:
     import somcot
 
     assert logs is not None
-    for name in ("helpdesk", "sepsis", "receipt", "travel", "bpic2013"):
-        pool = read_log(name, logs)._replace(times=None)
-        for case in ("null", "lost step", "new label 20 %"):
-            key = f"{name} {case}"
-            for run in range(_done(out / "drift.jsonl", key), runs):
+    pools = {name: read_log(name, logs)._replace(times=None) for name in DRIFTS}
+    for end in range(5, runs + 5, 5):  # in rounds, so that no case is left behind
+        for name, case in itertools.product(DRIFTS, ("null", "lost step", "new label 20 %")):
+            key, pool = f"{name} {case}", pools[name]
+            for run in range(_done(out / "drift.jsonl", key), min(end, runs)):
                 rng = np.random.default_rng([run, *key.encode()])
                 mixed = pool.part(rng.permutation(pool.n)[:900])
                 paths = mixed.paths()
@@ -408,7 +444,9 @@ def _write(file: Path, row: dict[str, Any]) -> None:
 def main() -> None:
     """Run one task."""
     parser = argparse.ArgumentParser(prog="benchmarks.alarms", description=__doc__.partition("\n")[0])
-    parser.add_argument("task", choices=["null", "endless", "delays", "oracle", "river", "drift", "speed", "memory"])
+    parser.add_argument(
+        "task", choices=["null", "endless", "lengths", "delays", "oracle", "river", "drift", "speed", "memory"]
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--logs", type=Path)
     parser.add_argument("--runs", type=int, default=RUNS)
@@ -422,6 +460,7 @@ def main() -> None:
     {
         "null": lambda: task_null(args.out, args.logs, args.runs),
         "endless": lambda: task_endless(args.out, args.runs),
+        "lengths": lambda: task_lengths(args.out, args.logs, args.runs),
         "delays": lambda: task_delays(args.out, args.logs, args.runs, former),
         "oracle": lambda: task_oracle(args.out, args.runs),
         "river": lambda: task_river(args.out, args.logs, args.runs),

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # What the documentation names as `somcot.NAME`, beside the names in `__all__`.
 SUBMODULES = {
     "certificates", "couplings", "derivatives", "gaussian", "gradients", "hidden", "mdp", "msm", "plots", "readers",
-    "report", "solvers", "steps", "streams",
+    "report", "solvers", "steps", "streams", "testing",
 }  # fmt: skip
 
 

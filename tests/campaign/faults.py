@@ -50,6 +50,8 @@ COMMANDS: dict[str, list[str]] = {
     "warm-up": ["warm-up"],
     "reproduce": ["reproduce", "similarity", "--quick", "--out", "."],
     "completion": ["completion", "bash"],
+    "baseline": ["baseline", "a.csv", *TABLES[2:], "--out", "b.somcot"],
+    "sample-size": ["sample-size", "a.csv", *PAIR[2:], "--effect", "0.2", "--plot", "p.png"],
 }
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 

@@ -136,7 +136,7 @@ def work(names: str, begin: int, count: int, folder: Path) -> None:
         began = time.process_time()
         fault = _within(targets.fault, target, path, rng.choice(target.options))
         slowest = max(slowest, time.process_time() - began)
-        if fault is not None and _kind(fault) not in map(_kind, finds):
+        if fault is not None and _kind(f"{name}: {fault}") not in map(_kind, finds):
             copy = folder / f"find-{number}{target.ending}"
             copy.write_bytes(data)
             finds[f"{name}: {fault}"] = copy.name

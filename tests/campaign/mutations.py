@@ -21,6 +21,7 @@ CERTIFICATES, EXACT = "tests/test_certificates.py", "tests/solvers/test_exact.py
 TRANSPORT, LONG = "tests/core/test_transport.py", "tests/campaign/test_differential.py::test_long_rows"
 STATISTICS, UNITS = "tests/inference/test_statistics.py", "tests/inference/test_units.py"
 COMPARISON, INTERVALS = "tests/inference/test_comparison.py", "tests/inference/test_intervals.py"
+POOLING = "tests/inference/test_pooling.py"
 DIFFERENTIAL, BOUNDS = "tests/campaign/test_differential.py::test_slice", "tests/solvers/test_saddle_bounds.py"
 
 
@@ -105,8 +106,9 @@ MUTANTS = (
     Mutant("inference/units.py", "whole - halves[0::2]", "halves[0::2]", (UNITS,)),
     Mutant("inference/units.py", "rng.permutation(own)[:half]", "rng.choice(own, half)", (UNITS,)),
     Mutant("inference/units.py", "not any(few)", "not all(few)", (UNITS,)),
-    Mutant("inference/comparison.py", "self.centre + share * (own - self.centre)", "own", (COMPARISON,)),
-    Mutant("inference/comparison.py", "rng.multinomial(totals[row]", "rng.multinomial(totals[row] // 2", (COMPARISON,)),
+    Mutant("inference/comparison.py", "(centre + share * (rows - centre)", "(rows", (COMPARISON,)),
+    Mutant("inference/statistics.py", "rng.multinomial(totals[row]", "rng.multinomial(totals[row] // 2", (COMPARISON,)),
+    Mutant("inference/pooling.py", "(1.0 - NEW) * prior.weights + NEW", "prior.weights + 0.0", (POOLING,)),
     Mutant("inference/intervals.py", "self.plugin - self.factor * self.rise", "self.plugin - self.rise", (INTERVALS,)),
     Mutant("inference/intervals.py", "if bar.exceeded else 0.0", "if True else 0.0", (INTERVALS,)),
     Mutant("inference/model.py", "return total * steps", "return total", (

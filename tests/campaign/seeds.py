@@ -5,21 +5,35 @@ Needed again only when a format changes; a test sees to it that every seed is re
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
 import io
+import json
+import lzma
+import sqlite3
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import fastavro
 import numpy as np
+import openpyxl
 import pyarrow as pa
+import zstandard
 from numpy.typing import NDArray
-from pyarrow import parquet
+from pyarrow import feather, ipc, orc, parquet
 
 import somcot
 from somcot import random_walk
 from somcot.solvers import somcot as steps
 from tests.campaign.targets import CORPUS
 
+AGENTS = Path(__file__).parents[2] / "docs" / "recorded" / "agents"
 ROWS: dict[str, list[Any]] = {
     "user": [1, 1, 1, 2, 2, 2, 3, 3],
     "when": [0.0, 1.0, 2.5, 0.0, 1.0, 2.0, 5.0, 6.0],
@@ -128,7 +142,87 @@ def files() -> dict[str, bytes]:
         "seed-bare.cost.csv": b"0,1\n1,0\n0.5,2\n",
         "seed.cost.npy": _npy(np.arange(6.0).reshape(3, 2)),
     }
-    return tables | arrays | graphs | logs | packed | costs
+    return tables | arrays | graphs | logs | packed | costs | further()
+
+
+def further() -> dict[str, bytes]:
+    """Formats of other libraries, archives, and the traces of agents that docs/agents.md shows."""
+    frame = pa.table(ROWS)
+    rows = frame.to_pylist()
+    nested = [{"user": row["user"], "page": {"name": row["page"]}} for row in rows]
+    fields = zip(ROWS, ("long", "double", "string", "double", "boolean"), strict=True)
+    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    avro, archive = io.BytesIO(), io.BytesIO()
+    fastavro.writer(avro, schema, rows, sync_marker=b"0123456789abcdef")
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("may.csv", "june/june.csv"):
+            file.writestr(zipfile.ZipInfo(name), table(","))
+    text = table(",")
+    tables = {
+        "seed.json": json.dumps(rows, ensure_ascii=False).encode(),
+        "seed-nested.json": json.dumps({"n": 8, "rows": nested}, indent=1).encode(),
+        "seed.arrow": _written(lambda out: feather.write_feather(frame, out, compression="uncompressed")),
+        "seed-stream.arrow": _written(lambda out: _stream(frame, out)),
+        "seed.orc": _written(lambda out: orc.write_table(frame, out)),
+        "seed.avro": avro.getvalue(),
+        "seed.xlsx": _written(_sheet),
+        "seed.sqlite": _database(rows),
+        "seed.sqlite.gz": gzip.compress(_database(rows), mtime=0),
+        "seed.duckdb": _duckdb(rows),
+        "seed.csv.zip": archive.getvalue(),
+        "seed.csv.bz2": bz2.compress(text),
+        "seed.csv.xz": lzma.compress(text),
+        "seed.csv.zst": zstandard.compress(text),
+        "seed.seq": "home cart home\nhome näh\n\ncart cart home\n".encode(),
+        "seed.wide.csv": b"user,t1,t2,t3\n1,home,cart,\n2,home,,cart\n3,cart,cart,home\n",
+    }
+    for path in sorted(AGENTS.iterdir()):
+        tables[f"seed-{path.stem}.traj"] = path.read_bytes()
+    for name in ("claude-code", "opentelemetry", "tau-bench"):
+        tables[f"seed-{name}.trace.json"] = tables[f"seed-{name}.traj"]
+    return tables
+
+
+def _written(write: Callable[[io.BytesIO], object]) -> bytes:
+    out = io.BytesIO()
+    write(out)
+    return out.getvalue()
+
+
+def _stream(frame: pa.Table, out: io.BytesIO) -> None:
+    with ipc.new_stream(out, frame.schema) as file:
+        file.write_table(frame)
+
+
+def _sheet(out: io.BytesIO) -> None:
+    book = openpyxl.Workbook()
+    for sheet in (book.active, book.create_sheet("second")):
+        for row in (list(ROWS), *zip(*ROWS.values(), strict=True)):
+            sheet.append(row)
+    book.save(out)
+
+
+def _database(rows: list[dict[str, Any]]) -> bytes:
+    """A table and a view of it."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute('CREATE TABLE events (user, "when", page, amount, ended)')
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", [tuple(row.values()) for row in rows])
+        connection.execute("CREATE VIEW look AS SELECT page AS state FROM events")
+        connection.commit()
+        return connection.serialize()
+
+
+def _duckdb(rows: list[dict[str, Any]]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "seed.duckdb"
+        with contextlib.closing(duckdb.connect()) as connection:
+            connection.execute(f"ATTACH '{path}' AS seed (BLOCK_SIZE 16384)")  # the smallest
+            connection.execute("USE seed")
+            connection.execute('CREATE TABLE events (user INT, "when" DOUBLE, page TEXT, amount DOUBLE, ended BOOL)')
+            connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", [tuple(row.values()) for row in rows])
+            connection.execute("CREATE VIEW look AS SELECT page AS state FROM events")
+        return path.read_bytes()
 
 
 def _parquet(frame: pa.Table) -> bytes:
@@ -165,6 +259,8 @@ def save_runs(folder: Path) -> None:
         watched = somcot.Monitor(reference, discount=0.9, window=20, timeout=5, one_false_alarm_per=100)
         watched.update(np.arange(90) % 4, sequences)
         watched.save(folder / f"{name}.monitor")
+    kept = somcot.Samples.from_trajectories([["home", "cart", "home"], ["home", "näh"], ["cart", "cart"]])
+    replace(kept, episode_attributes={"model": np.array(["new", "old", "old"])}).save(folder / "seed.somcot")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Target(NamedTuple):
     @property
     def sealed(self) -> bool:
         """Whether files carry a sum, which has to be right for damage to get further."""
-        return self.ending in (".ck", ".result", ".matrix", ".chunks", ".monitor")
+        return self.ending in (".ck", ".result", ".matrix", ".chunks", ".monitor", ".somcot")
 
 
 TABLE: tuple[Options, ...] = (
@@ -62,6 +62,21 @@ LOG: tuple[Options, ...] = (
 COUNTED: tuple[Options, ...] = (
     {}, {"state": "page"}, {"sequence": "user", "state": "page", "reward": "amount"},
     {"sequence": "user", "time": "when", "state": "page", "terminated": True},
+)  # fmt: skip
+DATABASE: tuple[Options, ...] = (
+    *TABLE, {"table": "events", "state": "page"}, {"query": "SELECT page AS state FROM events"}, {"table": "look"},
+    {"query": "SELECT * FROM look"},
+)  # fmt: skip
+LINES: tuple[Options, ...] = ({}, {"end": "left"}, {"tidy": True, "top": 2}, {"initial": "stationary"})
+WIDE: tuple[Options, ...] = (
+    {"wide": "t1:t3"},
+    {"wide": ["t1", "t3"], "sequence": "user"},
+    {"wide": "t1:t3", "missing": "cut", "end": "over"},
+)
+RULES = {"base": "coding", "errors": False, "reply": "", "rule": [{"tool": "b.*", "arguments": "git", "state": "x"}]}
+TRACES: tuple[Options, ...] = (
+    {}, {"state_rules": "coding"}, {"state_rules": "names", "end": "left"}, {"tidy": True, "top": 2},
+    {"state_rules": RULES},
 )  # fmt: skip
 VECTORS: tuple[Options, ...] = (
     {"state": ["amount"]}, {"state": ["amount", "when"], "sequence": "user"},
@@ -146,6 +161,22 @@ TARGETS: dict[str, Target] = {
     "jsonl": Target(".jsonl", process, TABLE),
     "jsonl.gz": Target(".jsonl.gz", process, TABLE),
     "parquet": Target(".parquet", process, TABLE),
+    "json": Target(".json", process, (*TABLE, {"state": "page.name"})),
+    "arrow": Target(".arrow", process, TABLE),
+    "orc": Target(".orc", process, TABLE),
+    "avro": Target(".avro", process, TABLE),
+    "xlsx": Target(".xlsx", process, (*TABLE, {"table": "Sheet"}, {"table": "second"})),
+    "sqlite": Target(".sqlite", process, DATABASE),
+    "duckdb": Target(".duckdb", process, DATABASE),
+    "csv.zip": Target(".csv.zip", process, TABLE),
+    "csv.bz2": Target(".csv.bz2", process, TABLE),
+    "csv.xz": Target(".csv.xz", process, TABLE),
+    "csv.zst": Target(".csv.zst", process, TABLE),
+    "sqlite.gz": Target(".sqlite.gz", process, DATABASE),
+    "one sequence per line": Target(".seq", process, LINES),
+    "wide table": Target(".wide.csv", process, WIDE),
+    "traces": Target(".traj", process, TRACES),
+    "traces by content": Target(".trace.json", process, TRACES),
     "bins": Target(".csv", bins),
     "xes": Target(".xes", process, LOG),
     "xes.gz": Target(".xes.gz", process, LOG),
@@ -169,6 +200,7 @@ TARGETS: dict[str, Target] = {
     "matrix": Target(".matrix", matrix),
     "chunks": Target(".chunks", chunks),
     "monitor": Target(".monitor", monitor),
+    "baseline": Target(".somcot", process),
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, costs
-from somcot.inference.pooling import Homogeneity, calibrated, design_effect, kept_shares
+from somcot.inference.pooling import Homogeneity, calibrated, design_effect, kept_shares, kept_shares_of_many
 from somcot.inference.statistics import RowMoments, RowTests
 from somcot.samples import Samples
 from tests.data_instances import family
@@ -119,3 +119,14 @@ def test_order_of_states_and_of_sides_does_not_matter() -> None:
     assert turned.pooled == pytest.approx(plain.pooled, rel=0.01)  # other permutations calibrate the rows
     np.testing.assert_allclose(moved.kept, plain.kept, rtol=1e-12)
     np.testing.assert_allclose(turned.kept, plain.kept, atol=0.1)
+
+
+def test_a_draw_may_need_a_variance_that_the_data_do_not() -> None:
+    """All rows of the data are equal, so large variances have weight 0; in a draw, one row is far apart."""
+    n = 12
+    prior = kept_shares(Homogeneity(np.append(np.full(n - 1, 1.0), 30.0), np.ones(n), np.full(n, 0.01))).prior
+    impossible = prior._replace(weights=np.append(1.0, np.zeros(len(prior.weights) - 1)))
+    draw = Homogeneity(np.append(np.full(n - 1, 1.0), 1e6)[None], np.ones((1, n)), np.full((1, n), 0.01))
+    (shares,) = kept_shares_of_many(draw, impossible)
+    assert shares[-1] == pytest.approx(1.0, abs=0.01)
+    assert (shares[:-1] < 0.5).all()

@@ -280,6 +280,40 @@ def test_without_names_and_ends_cycles_are_scored() -> None:
     assert "cycles of" in monitor.guarantee
 
 
+def coin(n: int, seed: int, *, repeats: float = 0.5) -> list[int]:
+    """Two states with equal rows; whether a step repeats the last one is what changes."""
+    rng, path = RNG(seed), [0, 1]
+    for draw in rng.random(n).tolist():
+        stay = repeats if path[-1] == path[-2] else 1.0 - repeats
+        path.append(path[-1] if draw < stay else 1 - path[-1])
+    return path
+
+
+@pytest.mark.parametrize("window", [20_000, 10])
+def test_an_alarm_by_a_cycle_is_the_same_however_events_are_cut(window: int) -> None:
+    stream, alarms = [*coin(5000, 2), *coin(5000, 3, repeats=0.85)], []
+    reference = Samples.from_trajectories([coin(20_000, 1)])
+    for step in (len(stream), 317):
+        monitor = Monitor(reference, discount=0.9, window=window, one_false_alarm_per=100_000)
+        for begin in range(0, len(stream), step):
+            monitor.update(stream[begin : begin + step])
+        alarms.append(monitor.alarm)
+    alarm = alarms[0]
+    assert alarm is not None
+    assert alarm == alarms[1]
+    assert "the order of steps changed since cycle" in alarm.what
+    assert 4950 <= alarm.since <= alarm.event <= 5300
+    assert alarm.threshold <= alarm.evidence <= 1e6 * alarm.threshold
+
+
+@pytest.mark.parametrize("window", [3, 8])
+def test_a_window_shorter_than_a_sequence(window: int) -> None:
+    monitor = Monitor(samples(sessions(400, 40)), discount=0.9, window=window)
+    (alarm,) = monitor.update(*fed([[5, 5, 5, 5, 5, 5]] * 500))
+    assert 1 <= alarm.since_sequence <= alarm.sequence
+    assert alarm.what
+
+
 def test_the_teachers_are_two_fifths() -> None:
     assert teachers(1000).sum() == 400
     assert not np.array_equal(teachers(1000), np.arange(1000) < 400)

@@ -135,10 +135,10 @@ class SameProcessResult:
     stopped_early: bool
     observed: float = field(repr=False)
     null_distribution: Floats = field(repr=False)
-    margin: float | None = None
-    verdict: str | None = None
-    equivalence_pvalue: float | None = None
-    sequences_needed: int | None = None
+    margin: float | None = field(default=None, repr=False)
+    verdict: str | None = field(default=None, repr=False)
+    equivalence_pvalue: float | None = field(default=None, repr=False)
+    sequences_needed: int | None = field(default=None, repr=False)
     distance: Result | None = field(default=None, repr=False)
 
     def _repr_html_(self) -> str:

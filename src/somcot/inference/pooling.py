@@ -31,6 +31,7 @@ LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the m
 RATIO = 2.0  # ratio of neighbouring variances on the grid
 ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
 AGAIN, COARSE = 50, 1e-3  # the same for half-samples, which begin at the weights of all data
+NEW = 0.01  # share of equal weights in that beginning
 
 
 class Homogeneity(NamedTuple):
@@ -115,8 +116,10 @@ def kept_shares(tests: Homogeneity) -> Kept:
 
 def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
     """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
+    # Expectation-maximisation cannot raise a weight of 0, and another draw may need a variance that the data do not.
+    start = prior._replace(weights=(1.0 - NEW) * prior.weights + NEW / len(prior.weights))
     draws = (Homogeneity(*row) for row in zip(*tests, strict=True))
-    return np.stack([_fitted(draw, prior, AGAIN, COARSE).shares for draw in draws])
+    return np.stack([_fitted(draw, start, AGAIN, COARSE).shares for draw in draws])
 
 
 def _fitted(tests: Homogeneity, start: Prior, rounds: int, change: float) -> Kept:

@@ -222,8 +222,8 @@ def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: 
     >>> x = Samples.from_trajectories([["a", "b"], ["a", "a"], ["b", "b"]])
     >>> found = strata_of([x, x], (["hard", "easy", "easy"], ["hard", "hard", "easy"]), None)
     >>> found.weights
-    array([[1.5 , 0.75],
-           [0.75, 1.5 ]])
+    array([[0.75, 1.5 ],
+           [1.5 , 0.75]])
     """
     if strata is None and paired_by is None:
         return None

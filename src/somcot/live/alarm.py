@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from somcot.live.conformal import Plan
-from somcot.live.reference import Reference, from_plain, to_plain
+from somcot.live.conformal import Plan, SequenceDetector, cycle, cycles_in
+from somcot.live.reference import Reference, Window, from_plain, to_plain
 from somcot.live.scores import GENERAL, Tables
 from somcot.live.sequences import CUT_OFF, FULL, Units
 from somcot.plumbing.arrays import Codes, Ints
@@ -21,14 +21,15 @@ from somcot.plumbing.text import check_duration, label_text
 __all__ = [
     "FIRST",
     "Alarm",
+    "Change",
     "Check",
     "MonitorSettings",
     "Moved",
     "Promise",
     "as_number",
+    "changed",
     "check_times",
     "choose",
-    "explain",
     "moved",
 ]
 
@@ -337,7 +338,41 @@ def moved(reference: Reference, now: Codes, following: Codes, states: list[Hasha
 # --- What changed, in words
 
 
-def explain(
+class Change(NamedTuple):
+    """What reached the threshold: transition, event and sequence (0: none) with which it began, and what in words."""
+
+    number: int
+    since: int
+    sequence: int
+    evidence: float
+    threshold: float
+    what: str
+
+
+def changed(
+    whole: SequenceDetector, window: Window, crossing: Units, event: int, states: list[Hashable], mean: float
+) -> Change:
+    """The change that a unit, `crossing`, showed at an event; `mean` is the mean length of the reference's units."""
+    last, by_cycle = int(window.number[0]), whole.cut is None
+    if by_cycle:
+        now, following = window.after(0)
+        units = cycles_in(cycle(), whole.atom, np.append(now[:1], following), event - len(following))
+        numbers = last - event + 1 + units.began
+        if len(units.how):  # counted within the window so far
+            units = units._replace(number=units.number + (crossing.number[0] - units.number[-1]))
+    else:
+        units, numbers = window.units()
+    if not len(units.how):  # the window is shorter than the unit
+        units, numbers = crossing, np.array([max(last - len(crossing.codes), 1)])
+    k, up, at, later = whole.change(units)
+    what = ""
+    if len(later.how):  # a change that waited for `min_distance` may have left the window
+        what = _explain(k, up, whole.tables, later, states, whole.held, mean, "cycle" if by_cycle else "sequence")
+    level = max(whole.level, whole.rule.threshold)
+    return Change(int(numbers[at]), int(units.began[at]), int(units.number[at]), level, whole.rule.threshold, what)
+
+
+def _explain(
     k: int, up: bool, tables: Tables, units: Units, states: list[Hashable], held: Ints, mean: float, noun: str
 ) -> str:
     """The score that raised an alarm, as a sentence.

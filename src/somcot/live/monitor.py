@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.live import detector
-from somcot.live.alarm import Alarm, Check, MonitorSettings, Promise, as_number, check_times, explain, moved
-from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, cycle, cycles_in, held_labels, teachers
+from somcot.live.alarm import Alarm, Change, Check, MonitorSettings, Promise, as_number, changed, check_times, moved
+from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, held_labels, teachers
 from somcot.live.detector import BACKWARDS, DROPPED, EXPIRED, OPEN, Rules, opened, steps_of
 from somcot.live.reference import Labels, Reference, empty, times_of
 from somcot.live.sequences import N_BACKWARDS, N_COUNTED, N_DROPPED, N_EXPIRED, N_OPEN, Keys, Units, keys_of
@@ -310,7 +310,7 @@ class Monitor:
                 self._reason = "evidence"
                 event = int(units.event[last])
                 self._moment = float(times[event - self.n_events - 1]) if len(times) else None
-                alarms += self._crossed(event, int(units.number[last]))
+                alarms += self._crossed(event, units.part(np.array([last])))
         return alarms
 
     def codes(self, labels: list[Hashable]) -> Codes:
@@ -341,13 +341,12 @@ class Monitor:
         self, now: Codes, following: Codes, origin: Ints, times: Floats, cycles: Units | None = None
     ) -> list[Alarm]:
         """Score steps, and the cycles of an endless sequence, whichever raises an alarm first."""
-        begin, alarms, event_of_cycle = 0, [], math.inf
+        begin, alarms, event_of_cycle, crossing, ranked = 0, [], math.inf, None, 0
         if self._whole is not None and cycles is not None:
             armed, n = self.alarm is None and self._check_at < 0, len(cycles.how)
-            at = self._whole.rank(cycles, 0, n, armed=armed)
-            if at < n:
-                event_of_cycle = int(cycles.event[at])
-                self._whole.rank(cycles, at + 1, n, armed=False)
+            ranked = self._whole.rank(cycles, 0, n, armed=armed)
+            if ranked < n:
+                event_of_cycle, crossing = int(cycles.event[ranked]), cycles.part(np.array([ranked]))
         while begin < len(now):
             stop = len(now)
             if event_of_cycle < math.inf:
@@ -363,43 +362,36 @@ class Monitor:
             if status == detector.FULL:
                 self._bets = detector.grown(self._bets, self.reference.n)
                 continue
-            event, by_cycle = int(origin[done - 1]), False
+            event, by_cycle = int(origin[done - 1]), None
             if status == detector.DONE:
-                by_cycle = event >= event_of_cycle and self.alarm is None and self._check_at < 0
-                if not by_cycle and self.n_scored != self._check_at:
+                if event >= event_of_cycle and self.alarm is None and self._check_at < 0:
+                    by_cycle = crossing
+                if by_cycle is None and self.n_scored != self._check_at:
                     event_of_cycle = math.inf if event >= event_of_cycle else event_of_cycle
                     continue
             else:
                 self._reason = "impossible transition" if status == detector.IMPOSSIBLE else "evidence"
             self._moment = float(times[event - self.n_events - 1]) if len(times) else None
             event_of_cycle = math.inf
-            alarms += self._crossed(event, by_cycle=by_cycle)
+            alarms += self._crossed(event, by_cycle)
+        if self._whole is not None and cycles is not None:
+            # The alarm shows the evidence at its own event, so later cycles come after it.
+            self._whole.rank(cycles, min(ranked + 1, len(cycles.how)), len(cycles.how), armed=False)
         return alarms
 
-    def _change(self, sequence: int, by_cycle: bool) -> tuple[int, int, int, float, float, str]:
-        """Since when: transition, event and sequence; evidence, threshold, and what changed in words."""
-        whole = self._whole
-        if whole is None or not (sequence or by_cycle):
-            number, since = (int(k) for k in self._bets.since[int(self._bets.largest.argmax())])
-            limit = self.settings.promise.threshold  # half weight and the like are not shown
-            return number, since, 0, float(self._bets.R.mean()) * limit / self._setting.threshold, limit, ""
-        if by_cycle:
-            now, following = self._window.after(0)
-            first = self.n_scored - len(now)
-            units = cycles_in(cycle(), whole.atom, np.append(now[:1], following), 1)
-            numbers, began = first + units.began, units.began + self.n_events - len(following)
-        else:
-            units, numbers = self._window.units()
-            began = units.began
-        k, up, at, later = whole.change(units)
-        mean, noun = 1.0 if self._plan is None else self._plan.mean_length, "cycle" if by_cycle else "sequence"
-        what = explain(k, up, whole.tables, later, self._labels.states, whole.held, mean, noun)
-        level = max(whole.level, whole.rule.threshold)
-        return int(numbers[at]), int(began[at]), int(units.number[at]), level, whole.rule.threshold, what
+    def _change(self, event: int, crossing: Units | None) -> Change:
+        """What changed since when, by the step or the unit that reached the threshold."""
+        if self._whole is not None and crossing is not None:
+            mean = 1.0 if self._plan is None else self._plan.mean_length
+            return changed(self._whole, self._window, crossing, event, self._labels.states, mean)
+        number, since = (int(k) for k in self._bets.since[int(self._bets.largest.argmax())])
+        limit = self.settings.promise.threshold  # half weight and the like are not shown
+        return Change(number, since, 0, float(self._bets.R.mean()) * limit / self._setting.threshold, limit, "")
 
-    def _crossed(self, event: int, sequence: int = 0, *, by_cycle: bool = False) -> list[Alarm]:
-        """Raise the alarm after the threshold was reached, unless the change is too small so far."""
-        number, since, since_sequence, level, threshold, what = self._change(sequence, by_cycle)
+    def _crossed(self, event: int, crossing: Units | None = None) -> list[Alarm]:
+        """Raise the alarm after a step or a unit reached the threshold, unless the change is too small so far."""
+        number, since, since_sequence, level, threshold, what = self._change(event, crossing)
+        sequence = 0 if crossing is None or self.detector == "endless" else int(crossing.number[0])
         now, following = self._window.after(number - 1)
         if self.settings.min_distance > 0.0:
             size = self._sized(now, following, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:  # for type checkers; at run time `__getattr__` imports
-    from somcot.readers.array_files import from_dtrajs, from_model, read_arrays
+    from somcot.readers.array_files import from_dtrajs, from_model, read_arrays, read_baseline
     from somcot.readers.graphs import from_graph, read_graph
     from somcot.readers.opening import read
     from somcot.readers.prism import from_prism, read_prism
@@ -39,6 +39,7 @@ __all__ = [
     "join_rare",
     "read",
     "read_arrays",
+    "read_baseline",
     "read_graph",
     "read_prism",
     "read_vectors",
@@ -50,7 +51,7 @@ __all__ = [
 
 # Loaded on first use: the table of formats, shown by `somcot --help`, needs none of them.
 _HOMES = {
-    "array_files": ("from_dtrajs", "from_model", "read_arrays"),
+    "array_files": ("from_dtrajs", "from_model", "read_arrays", "read_baseline"),
     "opening": ("read",),
     "graphs": ("from_graph", "read_graph"),
     "prism": ("from_prism", "read_prism"),

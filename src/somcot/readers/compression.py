@@ -10,6 +10,7 @@ import bz2
 import gzip
 import io
 import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -41,6 +42,8 @@ _DEFLATE = 1_100  # times that deflate can shrink data, about
 _MANY = 1_000_000  # entries of an archive
 _ARCHIVE = 1 << 30  # bytes of an archive that comes through a pipe
 _BROKEN = (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
+# What the standard library raises for a damaged table of contents: names that are no text, versions that do not exist.
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error)
 
 
 class DamagedError(ValueError):
@@ -168,9 +171,12 @@ def _archive(name: str, stream: IO[bytes]) -> zipfile.ZipFile:
             raise ValueError(f"{name}: an archive of more than {_ARCHIVE >> 30} GB from a pipe; name the file instead")
         stream = io.BytesIO(data)
     try:
-        return zipfile.ZipFile(stream)
-    except zipfile.BadZipFile as error:
+        archive = zipfile.ZipFile(stream)
+    except _BROKEN_ARCHIVE as error:
         raise DamagedError("zip", str(error)) from None
+    if not all(row.filename for row in archive.infolist()):
+        raise DamagedError("zip", "an entry has no name")
+    return archive
 
 
 def entries(name: str, stream: IO[bytes]) -> list[str]:
@@ -220,7 +226,7 @@ def open_entry(name: str, stream: IO[bytes], entry: str) -> io.BufferedReader[An
     try:
         row = archive.getinfo(entry)
         inner = archive.open(row)
-    except (zipfile.BadZipFile, NotImplementedError, KeyError, RuntimeError) as error:
+    except (*_BROKEN_ARCHIVE, KeyError, RuntimeError) as error:
         raise DamagedError("zip", str(error)) from None
     opened = io.BufferedReader(_Unpacked("zip", inner, lambda: row.compress_size), 1 << 18)
     # Spreadsheets and .npz are archives too, but they are read as such.

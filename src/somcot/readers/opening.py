@@ -527,8 +527,8 @@ def read(
         One of csv, tsv, jsonl, json, parquet, arrow, orc, avro, xlsx, sqlite, duckdb, seq, xes, traces, npy, npz,
         graphml, gml, edges, tra, somcot, if the extension does not tell.
     **options
-        Options of `from_table`, `from_xes`, `from_traces`, `read_arrays`, `read_graph` or `read_prism`, depending on
-        the kind of file; options of other kinds are refused.
+        Options of `from_table`, `from_xes`, `from_traces`, `read_arrays`, `read_graph`, `read_prism` or
+        `read_baseline`, depending on the kind of file; options of other kinds are refused.
 
     Examples
     --------

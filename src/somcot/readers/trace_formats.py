@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
+
+from somcot.readers.tables.numbers_and_times import micros
 
 __all__ = ["ATTRIBUTES", "Session", "StateOf", "dialect_of", "sessions_of"]
 
@@ -85,8 +86,17 @@ class _Builder:
         """The session."""
         self.waits()
         states = [self.failed[k] if k in self.errors else state for k, (state, _) in enumerate(self.calls)]
-        known = {name: value for name, value in self.attributes.items() if value is not None}
-        return Session(self.name, states, [time for _, time in self.calls], known)
+        return Session(self.name, states, [time for _, time in self.calls], dict(_known(self.attributes)))
+
+
+def _known(attributes: Mapping[str, Json]) -> Iterator[tuple[str, str | float]]:
+    """Attributes with a value that can be one: a finite cost, and text for the others."""
+    for name, value in attributes.items():
+        if name == "cost":
+            if isinstance(value, (int, float)) and abs(value) < 1e15:
+                yield name, float(value)
+        elif isinstance(value, (str, int, float)):
+            yield name, str(value)
 
 
 def argument_text(arguments: Json) -> str:
@@ -109,25 +119,6 @@ def argument_text(arguments: Json) -> str:
     if isinstance(arguments, list):
         return _WRAPPED.sub("", " ".join(map(argument_text, arguments)))[:_LONGEST]
     return "" if arguments is None else str(arguments)[:_LONGEST]
-
-
-def micros(time: Json) -> int | None:
-    """A time as microseconds since 1970, from ISO text or a number in s, ms, us or ns."""
-    if isinstance(time, bool) or time is None:
-        return None
-    if isinstance(time, str) and not time.strip().isdigit():
-        try:
-            moment = datetime.fromisoformat(time)
-        except ValueError:
-            return None
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6)
-    try:
-        number = float(time)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    factors = ((1e8, 1e10, 1e6), (1e11, 1e13, 1e3), (1e14, 1e16, 1.0), (1e17, 1e19, 1e-3))
-    factor = next((factor for low, high, factor in factors if low <= number < high), None)
-    return None if factor is None else int(number * factor)
 
 
 # --- Which format a value has
@@ -173,6 +164,10 @@ def _is_messages(value: Json) -> bool:
     return isinstance(value, list) and any(isinstance(m, Mapping) and "role" in m for m in value[:5])
 
 
+# A number where an object should be, a list of texts instead of messages: the value is not what its format says.
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
+
+
 def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Callable[[], None]) -> Iterator[Session]:
     """The sessions in the values of one file.
 
@@ -184,25 +179,27 @@ def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Ca
         Lines, elements of an array, or a document.
     state_of : callable
     unread : callable
-        Called for every value that belongs to no format.
+        Called for every value that belongs to no format, or is malformed.
     """
     spans, lines, messages = _Spans(state_of), _Lines(name, state_of), _Builder(name, state_of)
-    n_alone = 0
-    n_messages = 0
+    n_alone = n_messages = 0
     for value in values:
-        dialect = dialect_of(value)
-        if dialect is None:
+        try:
+            dialect = dialect_of(value)
+            if dialect is None:
+                unread()
+            elif dialect in ("otlp", "langsmith", "langfuse"):
+                getattr(spans, dialect)(value)
+            elif dialect in ("claude", "codex"):
+                getattr(lines, dialect)(value)
+            elif dialect == "message":
+                n_messages += 1
+                _message(messages, value)
+            else:
+                n_alone += 1
+                yield _ALONE[dialect](f"{name}#{n_alone}" if n_alone > 1 else name, value, state_of)
+        except _MALFORMED:
             unread()
-        elif dialect in ("otlp", "langsmith", "langfuse"):
-            getattr(spans, dialect)(value)
-        elif dialect in ("claude", "codex"):
-            getattr(lines, dialect)(value)
-        elif dialect == "message":
-            n_messages += 1
-            _message(messages, value)
-        else:
-            n_alone += 1
-            yield _ALONE[dialect](f"{name}#{n_alone}" if n_alone > 1 else name, value, state_of)
     yield from lines.finish()
     yield from spans.finish()
     if n_messages:
@@ -473,7 +470,7 @@ class _Spans:
             status = (span.get("status") or {}).get("code")
             error = status in (2, "STATUS_CODE_ERROR") or bool(about.get("error.type"))
             arguments = about.get("gen_ai.tool.call.arguments") or about.get("input.value")
-            start = int(_get(span, "startTimeUnixNano") or 0) // 1000
+            start = int(_get(span, "startTimeUnixNano") or 0) // 1000 % (1 << 63)  # Arrow's times have 64 bits
             called = _Span(start, str(tool or name.removeprefix("execute_tool ")), arguments, error)
             self.calls.setdefault(trace, []).append((parent or None, called))
 

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
 from somcot.plumbing.memory import memory_limit
-from somcot.readers.compression import entries, is_packed
+from somcot.readers.compression import DamagedError, entries, is_packed
 from somcot.readers.opening import Input, whole
 from somcot.readers.tables import ArrowArray, ArrowTable, Entry, Rows, Table
 
@@ -68,6 +68,22 @@ def _needed(package: str, source: Input, install: str) -> ModuleType:
         raise ImportError(
             f"{source.name}: reading a .{source.format} file needs {install}: pip install {install}"
         ) from None
+
+
+@contextlib.contextmanager
+def _parsed(source: Input, what: str) -> Iterator[None]:
+    """Errors of another library's parser, with the file.
+
+    Such parsers raise whatever the damaged part leads to, from KeyError to NotImplementedError; a lack of memory and
+    data that cannot be unpacked have messages of their own.
+    """
+    try:
+        yield
+    except (MemoryError, DamagedError):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise ValueError(f"{source.name}: not a readable {what} ({reason}); write or copy it again") from None
 
 
 def _seekable(source: Input, stream: IO[bytes]) -> IO[bytes]:
@@ -337,20 +353,14 @@ def _orc(source: Input, stream: IO[bytes], _: FileOptions) -> Table:
 
 def _avro(source: Input, stream: IO[bytes], _: FileOptions) -> Table:
     fastavro = _needed("fastavro", source, "fastavro")
-    try:
+    with _parsed(source, "Avro file"):
         reader = fastavro.reader(stream)
         columns = [field["name"] for field in reader.writer_schema["fields"]]
-    except (ValueError, KeyError, TypeError, EOFError) as error:
-        raise ValueError(
-            f"{source.name}: not a readable Avro file ({str(error)[:120]}); write or copy it again"
-        ) from None
 
     def rows() -> Iterator[tuple[str, dict[str, Entry]]]:
-        try:
+        with _parsed(source, "Avro file"):
             for number, row in enumerate(reader, 1):
                 yield f"row {number}", row
-        except (ValueError, EOFError, IndexError) as error:
-            raise ValueError(f"{source.name}: damaged Avro data ({str(error)[:120]}); write or copy it again") from None
 
     return _of_objects(source, rows(), columns)
 
@@ -366,7 +376,7 @@ def _xlsx(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     wanted = options.table or names[0]
     if wanted not in names:
         raise ValueError(f"table: {source.name} has no sheet {wanted!r}; its sheets are {', '.join(map(repr, names))}")
-    lines = (row for row in rows(wanted) if any(cell not in (None, "") for cell in row))
+    lines = _filled(source, rows, wanted)
     header = [str(name).strip() if name not in (None, "") else "" for name in next(lines, [])]
     if not any(header):
         raise ValueError(f"{source.name}: the sheet {wanted!r} is empty; name another one: table={names[-1]!r}")
@@ -382,6 +392,12 @@ def _xlsx(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     return Table(source.name, header, True, batches)
 
 
+def _filled(source: Input, rows: Callable[[str], Iterator[Sequence[Entry]]], sheet: str) -> Iterator[Sequence[Entry]]:
+    """The rows of a sheet that are not empty."""
+    with _parsed(source, "spreadsheet"):
+        yield from (row for row in rows(sheet) if any(cell not in (None, "") for cell in row))
+
+
 def _cell(value: Entry) -> Entry:
     """Spreadsheets store whole numbers as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -391,17 +407,13 @@ def _sheets(source: Input, file: IO[bytes]) -> tuple[list[str], Callable[[str], 
     """The names of the sheets, and their rows: by python-calamine if it is installed, as it is faster."""
     with contextlib.suppress(ImportError):
         calamine = importlib.import_module("python_calamine")
-        try:
+        with _parsed(source, "spreadsheet"):
             book = calamine.load_workbook(file)
-        except calamine.CalamineError as error:
-            raise ValueError(f"{source.name}: not a readable spreadsheet ({error}); save it again") from None
-        return list(book.sheet_names), lambda name: iter(book.get_sheet_by_name(name).iter_rows())
+            return list(book.sheet_names), lambda name: iter(book.get_sheet_by_name(name).iter_rows())
     openpyxl = _needed("openpyxl", source, "openpyxl")
-    try:
+    with _parsed(source, "spreadsheet"):
         sheets = openpyxl.load_workbook(file, read_only=True, data_only=True)
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{source.name}: not a readable spreadsheet ({str(error)[:120]}); save it again") from None
-    return list(sheets.sheetnames), lambda name: sheets[name].iter_rows(values_only=True)
+        return list(sheets.sheetnames), lambda name: sheets[name].iter_rows(values_only=True)
 
 
 # --- Databases, read-only
@@ -503,7 +515,7 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         ) from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        with contextlib.closing(connection):
+        with contextlib.closing(connection), _parsed(source, "DuckDB database"):
             relation = connection.sql(f"SELECT {', '.join(map(_quoted, wanted))} FROM {inner}")
             reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
             for batch in reader(_ROWS):

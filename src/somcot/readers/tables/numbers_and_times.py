@@ -23,6 +23,7 @@ __all__ = [
     "NumberColumn",
     "check_time_format",
     "epoch_unit",
+    "micros",
     "moments",
     "time_types",
     "to_iso",
@@ -503,3 +504,21 @@ def with_times(table: ArrowTable, source: str, name: str | None, time_format: st
     times = values.astype(np.int64) if column.holds_times else values
     kind = pa.timestamp("us") if column.holds_times else pa.float64()
     return table.set_column(table.schema.get_field_index(name), name, pa.array(times, kind))
+
+
+def micros(time: object) -> int | None:
+    """A time as microseconds since 1970, from ISO text or a number in s, ms, us or ns."""
+    if isinstance(time, bool) or time is None:
+        return None
+    if isinstance(time, str) and not time.strip().isdigit():
+        try:
+            moment = datetime.fromisoformat(time)
+        except ValueError:
+            return None
+        return _since_1970(moment)
+    try:
+        number = float(time)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    unit = next((name for name, low, high in _SINCE if low <= number < high), None)
+    return None if unit is None else int(number * _UNITS[unit])
