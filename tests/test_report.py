@@ -112,7 +112,8 @@ def test_the_answer_and_its_parts_are_there() -> None:
     for part in (
         "How far apart are slow and fast?", "of the steps that matter, fast is in a different state than slow.",
         "80 % confidence", "How it was computed", "Which states correspond", "States before and after",
-        "Steps that differ", "What accounts for the distance", "Sequences, one per line", "Contributions to the distance", "By joint step", "The two processes", "4,000", "mind the gap", "Convergence",
+        "Steps that differ", "What accounts for the distance", "Sequences, one per line",
+        "Contributions to the distance", "By joint step", "The two processes", "4,000", "mind the gap", "Convergence",
         "somcot distance a b", "truth 0.2500", "prefers-color-scheme:dark", "width=device-width",
     ):  # fmt: skip
         assert part in text, part

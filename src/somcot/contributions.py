@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from somcot.result import Result
 
 __all__ = [
-    "BeforeEnd", "ContributionInputs", "Contributions", "Estimate", "Findings", "PairShare", "RowCounts", "StateChange",
-    "StepChange", "Tally", "TransitionShare", "Visits", "names_count",
+    "RECORDS", "BeforeEnd", "ContributionInputs", "Contributions", "Estimate", "Findings", "PairShare", "RowCounts",
+    "StateChange", "StepChange", "Tally", "TransitionShare", "Visits", "names_count",
 ]  # fmt: skip
 
 
@@ -427,6 +427,9 @@ class ContributionInputs:
     @cached_property
     def _pvalue(self) -> float | None:  # cached: several views read it, and permutations take time
         return self.same_rows() if callable(self.same_rows) else self.same_rows
+
+
+RECORDS = (ContributionInputs, Estimate, RowCounts, Tally, Visits)  # those that files of results contain
 
 
 def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost: Floats, law: Floats) -> bool:

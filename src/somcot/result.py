@@ -14,16 +14,7 @@ import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
-from somcot.contributions import (
-    BeforeEnd,
-    ContributionInputs,
-    Contributions,
-    Estimate,
-    Findings,
-    RowCounts,
-    Tally,
-    Visits,
-)
+from somcot.contributions import RECORDS, BeforeEnd, ContributionInputs, Contributions, Estimate, Findings
 from somcot.couplings import Coupling, Duals, Maps, Match, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
@@ -527,9 +518,8 @@ class Result:
         from somcot.plumbing.records import load  # as in `save`
 
         records = (
-            Bounds, Cells, Clock, ConfidenceInterval, Continuous, ContributionInputs, Coupling, Duals, Estimate,
-            Gradient, MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status,
-            Tally, TimeGradient, Twin, Visits,
+            *RECORDS, Bounds, Cells, Clock, ConfidenceInterval, Continuous, Coupling, Duals, Gradient, MapFit, Maps,
+            Margin, Residuals, Resolution, Result, RowGradient, ShiftCheck, Status, TimeGradient, Twin,
         )  # fmt: skip
         result = load(path, "result", records)
         if not isinstance(result, cls):

@@ -59,7 +59,7 @@ def coverage(family: Family, draws: int, seed: int = 0) -> tuple[int, int, float
     inside, widths = [], []
     for k in range(draws):
         x, y = (
-            chain.sample(family.sequences, family.steps, rng=[seed, k, side])
+            chain.sample(family.sequences, family.steps, rng=np.random.default_rng([seed, k, side]))
             for side, chain in enumerate((family.x, family.y))
         )
         with warnings.catch_warnings():

@@ -124,7 +124,7 @@ def interval(
         f'<line x1="{room}" x2="{width - room}" y1="34" y2="34" class="axis"/>',
         f'<rect x="{at(low):.1f}" y="26" width="{max(at(high) - at(low), 2):.1f}" height="16" rx="4" class="band"/>',
         f'<line x1="{at(distance):.1f}" x2="{at(distance):.1f}" y1="20" y2="48" class="mark"/>',
-        f'<text x="{middle:.1f}" y="13" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
+        f'<text x="{middle:.1f}" y="16" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
         f'<text x="{room}" y="64">{start:.3g}{said[0]}</text>',
         f'<text x="{width - room}" y="64" text-anchor="end">{end:.3g}{said[1]}</text>',
     ]
@@ -301,7 +301,7 @@ def _at(point: Floats) -> str:
     return f"{point[0]:.1f} {point[1]:.1f}"
 
 
-_WIDE, _TALL = 6, 5  # pixels of a step and of a line
+_WIDE, _TALL = 300, 5  # pixels of a picture and of a line
 
 
 def shades(recordings: Sequence[Samples], n: int) -> dict[Hashable, str]:
@@ -321,15 +321,16 @@ def sequences(samples: Samples, shades: Mapping[Hashable, str], *, lines: int, s
         for a, b in itertools.pairwise(samples.offsets.tolist())
     ]
     rows = sorted(whole)
-    chosen = np.unique(np.linspace(0, len(rows) - 1, lines).astype(int)).tolist()
+    chosen = [rows[k][:steps] for k in np.unique(np.linspace(0, len(rows) - 1, lines).astype(int)).tolist()]
+    longest = max(map(len, chosen), default=1)
+    wide = max(_WIDE // longest, 4)
     cells: dict[str, list[str]] = {}
-    for y, k in enumerate(chosen):
-        for x, state in enumerate(rows[k][:steps]):
+    for y, row in enumerate(chosen):
+        for x, state in enumerate(row):
             shade = shades.get(samples.states[state], "var(--line)")
-            cells.setdefault(shade, []).append(f"M{_WIDE * x} {_TALL * y}h{_WIDE}v{_TALL - 1}h-{_WIDE}z")
+            cells.setdefault(shade, []).append(f"M{wide * x} {_TALL * y}h{wide}v{_TALL - 1}h-{wide}z")
     parts = [f'<path fill="{shade}" d="{"".join(d)}"/>' for shade, d in cells.items()]
-    longest = max((len(rows[k][:steps]) for k in chosen), default=1)
-    return svg(_WIDE * longest, _TALL * len(chosen), "".join(parts), title, fit=True)
+    return svg(wide * longest, _TALL * len(chosen), "".join(parts), title, fit=True)
 
 
 def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False, fit: bool = False) -> str:
