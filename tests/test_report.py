@@ -301,7 +301,7 @@ def test_says_when_the_maps_are_at_the_noise_level() -> None:
 @pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
 def test_the_number_stays_inside_its_picture(distance: float) -> None:
     picture = drawings.interval(distance, low=0.0, high=1.0, ends=(0.0, 1.0), ticks={})
-    found = re.search(r'<text x="([0-9.]+)" y="13"[^>]*>([^<]+)<', picture)
+    found = re.search(r'<text x="([0-9.]+)" y="16"[^>]*>([^<]+)<', picture)
     assert found is not None
     place, half = float(found[1]), 4.7 * len(found[2])  # a bold digit of this size is 9.4 wide
     assert half <= place <= 440 - half

@@ -29,6 +29,7 @@ __all__ = [
     "Duals",
     "Maps",
     "Match",
+    "MatchInterval",
     "Residuals",
     "conditional",
     "flow_residual",
@@ -75,9 +76,17 @@ class Maps(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A state of X, the state of Y it is most often coupled with, and the conditional probability.
+    """A state of X, the state of Y it is most often coupled with, and the conditional probability."""
 
-    With `Result.matches(confidence=...)`, `low` and `high` are the ends of an interval for the probability, and
+    x: Hashable
+    y: Hashable
+    probability: float
+    occupancy: float
+
+
+class MatchInterval(NamedTuple):
+    """A `Match` with the ends of an interval for its probability, from `Result.matches(confidence=...)`.
+
     `determined` is False where other optimal couplings match the state differently.
     """
 
@@ -85,15 +94,14 @@ class Match(NamedTuple):
     y: Hashable
     probability: float
     occupancy: float
-    low: float | None = None
-    high: float | None = None
-    determined: bool | None = None
+    low: float
+    high: float
+    determined: bool
 
     def __str__(self) -> str:
-        if self.determined is False:
+        if not self.determined:
             return f"{self.x}: not determined"
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.x} corresponds to {self.y} with {self.probability:.2f}{ends}"
+        return f"{self.x} corresponds to {self.y} with {self.probability:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True, eq=False)

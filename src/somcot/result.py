@@ -8,14 +8,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
 from somcot.contributions import RECORDS, BeforeEnd, ContributionInputs, Contributions, Estimate, Findings
-from somcot.couplings import Coupling, Duals, Maps, Match, Residuals
+from somcot.couplings import Coupling, Duals, Maps, Match, MatchInterval, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.records import view
@@ -344,14 +344,18 @@ class Result:
         """List problems of the run with advice; empty if none were detected."""
         return list(self.notes)
 
-    def matches(self, confidence: float | None = None) -> list[Match]:
+    @overload
+    def matches(self) -> list[Match]: ...
+    @overload
+    def matches(self, confidence: float) -> list[MatchInterval]: ...
+    def matches(self, confidence: float | None = None) -> list[Match] | list[MatchInterval]:
         """For each visited state of X, the state of Y it is most often coupled with; most visited states first.
 
         Parameters
         ----------
         confidence : float, optional
-            Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings. Each then also
-            says whether it is determined: whether all optimal couplings agree on it. Takes some 40 exact solves.
+            Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings (some 40 exact
+            solves). Returns a list of `MatchInterval`, which also says whether all optimal couplings agree.
 
         Examples
         --------
@@ -364,7 +368,7 @@ class Result:
         A corresponds to C with 0.8... [0.7..., 0.8...]
         """
         if confidence is not None:
-            rows: list[Match] = view("matches")(self, confidence)
+            rows: list[MatchInterval] = view("matches")(self, confidence)
             return rows
         visits = self.state_law.sum(axis=1)
         best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
@@ -419,8 +423,7 @@ class Result:
     def active_share(self) -> float | None:
         """The share of the weighted time in which at least one of the two sequences has not ended.
 
-        Under the reported coupling. A sequence has ended in a state that it never leaves. 1.0 if none ends, or without
-        a discount; None if the rows were not kept.
+        Under the reported coupling; ended: in a state that is never left. None if the rows were not kept.
 
         Examples
         --------

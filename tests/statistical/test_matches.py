@@ -66,8 +66,6 @@ def coverage(family: Family, draws: int, seed: int = 0) -> tuple[int, int, float
             warnings.simplefilter("ignore")
             rows = somcot.distance(x, y, family.cost, discount=0.9).matches(confidence=LEVEL)
         for row in rows:
-            assert row.low is not None
-            assert row.high is not None
             if row.y == truth[row.x].y:
                 inside.append(row.low <= truth[row.x].probability <= row.high)
                 widths.append(row.high - row.low)

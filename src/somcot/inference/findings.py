@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.contributions import Findings, RowCounts, StateChange, StepChange, Tally, Visits, names_count
-from somcot.couplings import Match
+from somcot.couplings import MatchInterval
 from somcot.inference.comparison import on_entries_of
 from somcot.inference.model import Model
 from somcot.inference.statistics import adjusted_pvalues
@@ -262,7 +262,7 @@ _TIED = 0.05  # difference of probabilities between optimal plans above which a 
 _SLOW = 1.0 / (np.sqrt(2.0) - 1.0)  # bias of the whole, in units of how much more biased its halves are
 
 
-def matches(result: Result, confidence: float) -> list[Match]:
+def matches(result: Result, confidence: float) -> list[MatchInterval]:
     """`Result.matches` with intervals; see there."""
     check_confidence(confidence)
     makeup = result.makeup
@@ -283,7 +283,7 @@ def matches(result: Result, confidence: float) -> list[Match]:
         low, high = _ends(result, models, centre, confidence)
     best = result.encoder.argmax(axis=1)
     return [
-        Match(
+        MatchInterval(
             result.states_x[i], result.states_y[j], float(result.encoder[i, j]), float(visited[i]),
             min(float(low[i, j]), float(result.encoder[i, j])), max(float(high[i, j]), float(result.encoder[i, j])),
             bool(tied[i, j] <= _TIED),
