@@ -409,8 +409,8 @@ class Result:
         Examples
         --------
         >>> import somcot
-        >>> before = somcot.Samples.from_trajectories([["home", "cart", "paid"]] * 30)
-        >>> after = somcot.Samples.from_trajectories([["home", "cart", "paid"]] * 20 + [["home", "error"]] * 10)
+        >>> before = somcot.Samples.from_trajectories([["home", "cart"]] * 30, end="left")
+        >>> after = somcot.Samples.from_trajectories([["home", "cart"]] * 20 + [["home", "error"]] * 10, end="left")
         >>> result = somcot.distance(before, after, somcot.costs.labels(before.states, after.states), discount=0.9)
         >>> change = result.findings().states[0]
         >>> change.state, change.kind, change.sequences_x, change.sequences_y, change.marked
