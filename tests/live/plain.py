@@ -136,7 +136,7 @@ class PlainRanks:
             1: sum(float(t.memory[h, i, j]) for (h, _), (i, j) in itertools.pairwise(steps)),
             2: sum(j <= n for _, j in steps),
             3: sum(j == n for _, j in steps),
-            4: sum(loss[i, j] for i, j in steps if j != n and i != n and t.unseen[i, j]),
+            4: sum(t.odd[i, j] for i, j in steps if j != n and i != n),
         }
         for i in range(size):
             for s in range(t.pointer[i], t.pointer[i + 1]):

@@ -119,6 +119,18 @@ def test_the_kernel_computes_the_equations() -> None:
     assert again.rank(stream(paths, again), 0, len(levels), armed=True) == int(np.argmax(levels))
 
 
+def test_odd_steps_are_evidence_for_random_events() -> None:
+    found, b, reference = detector(120, 0)
+    assert found.cut is not None
+    t, (a, _) = found.tables, reference.units(found.cut, np.append(np.arange(7) == 6, False))
+    plain = PlainRanks(t, b, 0)
+    steps = [step for u in range(len(a.how)) for step in plain.steps(a, u)]
+    shares = np.bincount([j for _, j in steps], minlength=len(t.entropy)) / len(steps)
+    np.testing.assert_allclose(t.odd, np.maximum(np.log(0.95 + 0.05 * shares / t.p), 0.0), atol=1e-12)
+    assert (t.odd[t.unseen & (shares > 0)] > 0.0).any()
+    assert ((t.odd > 0.0) & ~t.unseen).any()
+
+
 def test_bets_are_densities() -> None:
     """Their integral over ranks is 1, within the rounding of the tilts; nothing is bet on a score without values."""
     found, _, _ = detector(300, 3)

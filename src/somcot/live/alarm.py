@@ -421,11 +421,9 @@ def _explain(
             new = "" if code < len(held) - 1 and held[code, 0] else "new "
             return f"{new}label {label_text(states[code], 30)}: {held_by(np.array([code]))}{later}"
         if k == 4:
-            fresh = np.flatnonzero(tables.unseen[rows, columns] & (rows != n) & (columns != n))
-            i, j = (
-                divmod(int(np.bincount(rows[fresh] * size + columns[fresh]).argmax()), size) if len(fresh) else (0, 0)
-            )
-            return f"new step {_step(name, n, i, j)}: {share(i, j)}{later}"
+            odd = tables.odd[rows, columns] * ((rows != n) & (columns != n))
+            i, j = divmod(int(np.bincount(rows * size + columns, weights=odd).argmax()), size)
+            return f"{'new' if tables.unseen[i, j] else 'rare'} step {_step(name, n, i, j)}: {share(i, j)}{later}"
         length = f": {len(units.codes) / len(units.how):.3g} events {since}, {mean:.3g} before" if not stage else ""
         general = (
             f"{noun}s are {'less' if up else 'more'} predictable {since}",

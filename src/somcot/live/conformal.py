@@ -93,19 +93,6 @@ def mixed(seed: int, stage: int, n: int) -> float:
 
 
 @part
-def _bin(edges: Floats, k: int, n_bins: int, value: float) -> int:
-    """Number of edges of row k below a value, by bisection over a padded row; most scores have few bins."""
-    at: Any = 0
-    if n_bins > 8:  # sums of comparisons, since branches on random numbers would be mispredicted
-        at = 16 * int(value > edges[k, 15])
-        at += 8 * int(value > edges[k, at + 7])
-    at += 4 * int(value > edges[k, at + 3])
-    at += 2 * int(value > edges[k, at + 1])
-    at += int(value > edges[k, at])
-    return at
-
-
-@part
 def _weight(n: int, forever: bool) -> float:
     return 1.0 - 1.0 / (1.0 + log(1.0 + n)) if forever else float(n)
 
@@ -113,10 +100,13 @@ def _weight(n: int, forever: bool) -> float:
 @part
 def _count(tables: Tables, below: Codes, k: int, value: float) -> int:
     """Put a value into the histogram; returns its bin."""
-    at = _bin(tables.edges, k, tables.n_bins[k], value)
-    for b in range(ROOM):  # of fixed length: a few vector instructions
-        below[k, b] += np.int32(b >= at)
-    return at
+    n: Any = 0
+    # All edges are compared, by vector instructions: bisection waits for each comparison before the next.
+    for b in range(ROOM):
+        inside = np.int32(value <= tables.edges[k, b])
+        below[k, b] += inside
+        n += inside
+    return min(ROOM - n, ROOM - 1)
 
 
 @part
@@ -163,17 +153,25 @@ def rank(
             continue
         number, largest = units.number[u], 0.0
         now, tie = _weight(number, rule.forever), mixed(rule.seed, units.stage[u], number)
-        for x in range(score(tables, units, u, scratch)):
+        n, below = score(tables, units, u, scratch), ranks.below
+        # One loop for each operation, so that the processor overlaps those of different scores.
+        for x in range(n):
             k = base + scratch.which[x]
-            at = _count(tables, ranks.below, k, scratch.values[x])
-            below = ranks.below
+            at = _count(tables, below, k, scratch.values[x])
             total = below[k, ROOM - 1]
             equal = below[k, at] - below[k, at - 1] if at > 0 else below[k, at]
-            p = (total - below[k, at] + tie * equal) / total
+            scratch.values[x] = (total - below[k, at] + tie * equal) / total
+        for x in range(n):
+            k, p = base + scratch.which[x], scratch.values[x]
+            bet: Any = 0
+            for b in range(ROOM):
+                bet += int(p > tables.ranks[k, b])
+            scratch.bets[x] = min(bet, ROOM - 1)
+        for x in range(n):
+            k = base + scratch.which[x]
             fresh = now - _weight(ranks.last[k], rule.forever)
             ranks.last[k] = number
-            bet = _bin(tables.ranks, k, tables.n_bins[k], p)
-            largest = max(largest, _bet(ranks.R, tables.bets, k, bet, fresh) * tables.weights[k] / N_BETS)
+            largest = max(largest, _bet(ranks.R, tables.bets, k, scratch.bets[x], fresh) * tables.weights[k] / N_BETS)
         if armed and largest >= rule.threshold:
             return u
     return end

@@ -149,8 +149,9 @@ def _whole(monitor: Monitor, arrays: dict[str, Array], threshold: float, atom: i
     per_stage = tables.per_stage
     shapes = [
         (tables.p, (size, size)), (tables.surprise, (size, size)), (tables.unseen, (size, size)),
-        (tables.slot, (size, size)), (tables.pointer, (size + 1,)), (tables.edges, (total, ROOM)),
-        (tables.n_bins, (total,)), (tables.ranks, (total, ROOM)), (tables.bets, (total, ROOM, N_BETS)),
+        (tables.odd, (size, size)), (tables.slot, (size, size)), (tables.pointer, (size + 1,)),
+        (tables.edges, (total, ROOM)), (tables.n_bins, (total,)), (tables.ranks, (total, ROOM)),
+        (tables.bets, (total, ROOM, N_BETS)),
         (ranks.below, (total, ROOM)), (ranks.R, (total, N_BETS)), (ranks.last, (total,)),
         (waiting.first, (STAGES + 1,)), (waiting.final, (STAGES + 1,)), (waiting.counts, (12,)), (waiting.clock, (2,)),
     ]  # fmt: skip

@@ -9,11 +9,13 @@ unit has the scores
     1 memory       sum of log p(j | the last two) / p        then   label j: count - number expected from the rows
     2 length       number of events                          then   row i: sum of -log p_ij - H_i over visits of i
     3 new labels   events whose label A does not have
-    4 new steps    sum of -log p over steps A does not have
+    4 odd steps    sum of log(0.95 + 0.05 share of j / p_ij), where positive
 
-Those of a step, label or row are scores of the units that visit the row, or expect the label, only. Scores are put into
-at most 20 bins. A bet is a density on ranks in [0, 1]: an exponential tilt of A's distribution over the bins, up or
-down, or, for scores 3 and 4, a step function that favours small ranks. `somcot.live.conformal` places the bets.
+Score 4 is the evidence that 5 % of the events are random: it counts steps that A does not have, the more the better A
+knows their row, and rare ones. Scores of a step, label or row are those of units that visit the row, or expect the
+label, only. Scores are put into at most 20 bins. A bet is a density on ranks in [0, 1]: an exponential tilt of A's
+distribution over the bins, up or down, or, for scores 3 and 4, a step function that favours small ranks.
+`somcot.live.conformal` places the bets.
 """
 # mypy: disable-error-code="no-any-return"
 
@@ -33,9 +35,9 @@ __all__ = ["GENERAL", "N_BETS", "ROOM", "Scratch", "Tables", "learn", "score", "
 
 GENERAL = 5  # scores of the unit as a whole
 N_BINS = 20
-ROOM = 32  # bins are found by bisection in five steps
+ROOM = 32  # of every score for its bins, a few vectors of numbers; 20 and 24 were slower
 INFORMATION = (0.004, 0.016, 0.06, 0.25, 1.0)  # nats per unit at which the tilts aim, upwards and downwards
-TAILS = (0.0005, 0.002, 0.008, 0.03, 0.12)  # ranks favoured for new labels and steps, with these shares:
+TAILS = (0.0005, 0.002, 0.008, 0.03, 0.12)  # ranks favoured for new labels and odd steps, with these shares:
 TAIL_SHARES = (0.03, 0.2)
 N_BETS = 10
 SAFE = 0.05  # part of every bet that stays on the null hypothesis
@@ -45,11 +47,12 @@ VISITS = 4.0  # least count of a step with a score of its own
 CERTAIN = 0.985  # steps with a larger probability have none
 EXPECTED = 0.02  # least expected number of a label for which a unit is scored
 SPREAD = 0.05  # least entropy of a row with a score of its own
+NOISE = 0.05  # share of random events for which odd steps are evidence
 MEMORY = 70  # largest number of rows for which the order of steps is scored
 WEIGHTS = (0.08, 0.06, 0.06, 0.10, 0.08)  # of scores 0 to 4; steps, labels and rows share the following
 SHARED = (0.30, 0.22, 0.10)
 NEW_LABELS = (0.5, 1.5, 3.5)
-NEW_STEPS = (0.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 13.0)
+ODD_STEPS = (0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 7.0)
 FEWEST = 20  # sequences of A that reach a stage, for the stage to be scored
 
 
@@ -61,6 +64,7 @@ class Tables(NamedTuple):
     surprise: Floats  # (S, S), -log p
     entropy: Floats  # (S,)
     memory: NDArray[np.float32]  # (S, S, S), log ratio of the probabilities given the last two and the last; or empty
+    odd: Floats  # (S, S), score 4 of each step
     unseen: Bools  # (S, S)
     slot: Codes  # (S, S), the step's score, or the number of them
     target: Codes  # (n_steps,), columns of the steps with scores, by row
@@ -95,6 +99,7 @@ class Scratch(NamedTuple):
     steps: Floats
     which: Ints
     values: Floats
+    bets: Ints
 
 
 def scratch_for(n_rows: int, n_steps: int, longest: int) -> Scratch:
@@ -113,6 +118,7 @@ def scratch_for(n_rows: int, n_steps: int, longest: int) -> Scratch:
         np.zeros(n_steps + 1),
         np.zeros(k, np.int64),
         np.zeros(k),
+        np.zeros(k, np.int64),
     )
 
 
@@ -148,7 +154,7 @@ def score(tables: Tables, units: Units, u: int, scratch: Scratch) -> int:
     size = len(tables.entropy)
     n, n_steps, ordered = size - 3, len(tables.target), tables.memory.shape[0] > 1
     made = _read(tables.place, n, units, u, rows, columns)
-    surprise, memory, length, new_labels, new_steps = 0.0, 0.0, 0.0, 0.0, 0.0
+    surprise, memory, length, new_labels, odd_steps = 0.0, 0.0, 0.0, 0.0, 0.0
     n_visited, before = 0, 0
     for t in range(made):
         i, j = rows[t], columns[t]
@@ -161,8 +167,8 @@ def score(tables: Tables, units: Units, u: int, scratch: Scratch) -> int:
             length += 1.0
         if j == n:
             new_labels += 1.0
-        elif i != n and tables.unseen[i, j]:
-            new_steps += loss
+        elif i != n:
+            odd_steps += tables.odd[i, j]
         if visits[i] == 0.0:
             visited[n_visited] = i
             n_visited += 1
@@ -172,7 +178,7 @@ def score(tables: Tables, units: Units, u: int, scratch: Scratch) -> int:
         steps[tables.slot[i, j]] += 1.0
     for k in range(GENERAL):
         which[k] = k
-    values[0], values[1], values[2], values[3], values[4] = surprise, memory, length, new_labels, new_steps
+    values[0], values[1], values[2], values[3], values[4] = surprise, memory, length, new_labels, odd_steps
     q = GENERAL
     for k in range(n_visited):
         i = visited[k]
@@ -324,7 +330,7 @@ def _shape(values: Floats, edges: Floats, n_edges: int, ranks: Floats, bets: Flo
 
 @part(inline=False)
 def _favour_tails(ranks: Floats, bets: Floats) -> None:
-    """Bets on small ranks, whatever A's distribution: most units of A have no new label and no new step."""
+    """Bets on small ranks, whatever A's distribution: most units of A have no new label and no odd step."""
     for b in range(len(TAILS) + 1):
         if b < len(TAILS):
             ranks[b] = TAILS[b]
@@ -342,9 +348,9 @@ def _shape_all(order: Ints, which: Ints, values: Floats, per_stage: int, tables:
             at += 1
         general, n_edges = k % per_stage, 0
         if general == 3 or general == 4:
-            n_edges = len(NEW_LABELS) if general == 3 else len(NEW_STEPS)
+            n_edges = len(NEW_LABELS) if general == 3 else len(ODD_STEPS)
             for b in range(n_edges):
-                tables.edges[k, b] = NEW_LABELS[b] if general == 3 else NEW_STEPS[b]
+                tables.edges[k, b] = NEW_LABELS[b] if general == 3 else ODD_STEPS[b]
             _favour_tails(tables.ranks[k], tables.bets[k])
         elif at - begin >= 2:
             n_edges = _edges(values[order[begin:at]], tables.edges[k])
@@ -376,6 +382,9 @@ def learn(units: Units, n_labels: int, longest: int) -> Tables:
     logarithms = p.ravel().copy()
     _logarithms(logarithms)
     surprise = -logarithms.reshape(size, size)
+    odd = (1.0 - NOISE + NOISE * (counts.sum(axis=0) / counts.sum()) / p).ravel()
+    _logarithms(odd)
+    odd = np.maximum(odd, 0.0).reshape(size, size)
     memory = np.zeros((1, 1, 1), np.float32)
     if size <= MEMORY:
         memory = np.zeros((size, size, size), np.float32)
@@ -388,7 +397,7 @@ def learn(units: Units, n_labels: int, longest: int) -> Tables:
     per_stage = GENERAL + len(target) + 2 * size
     total = n_stages * per_stage
     tables = Tables(
-        place, p, surprise, (p * surprise).sum(axis=1), memory, counts < 0.5, slot, target,
+        place, p, surprise, (p * surprise).sum(axis=1), memory, odd, counts < 0.5, slot, target,
         np.concatenate([[0], np.cumsum(np.bincount(step_rows, minlength=size))]).astype(np.int64),
         np.full((total, ROOM), np.inf), np.ones(total, np.int64), np.full((total, ROOM), 2.0),
         np.ones((total, ROOM, N_BETS)), np.zeros(total),
