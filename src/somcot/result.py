@@ -409,12 +409,12 @@ class Result:
         Examples
         --------
         >>> import somcot
-        >>> before = somcot.Samples.from_trajectories([["home", "cart"]] * 30, end="left")
-        >>> after = somcot.Samples.from_trajectories([["home", "cart"]] * 20 + [["home", "error"]] * 10, end="left")
+        >>> before = somcot.Samples.from_trajectories([["home", "cart"]] * 90, end="left")
+        >>> after = somcot.Samples.from_trajectories([["home", "cart"]] * 50 + [["home", "error"]] * 40, end="left")
         >>> result = somcot.distance(before, after, somcot.costs.labels(before.states, after.states), discount=0.9)
         >>> change = result.findings().states[0]
         >>> change.state, change.kind, change.sequences_x, change.sequences_y, change.marked
-        ('error', 'new', 0, 10, True)
+        ('error', 'new', 0, 40, True)
         """
         changes: Findings = view("findings")(self)
         return changes
