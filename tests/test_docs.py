@@ -24,7 +24,15 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/concepts.md", "docs/actions.md", "docs/clocks.md", "docs/live.md", "docs/many.md", "docs/questions.md"],
+    [
+        "README.md",
+        "docs/concepts.md",
+        "docs/actions.md",
+        "docs/clocks.md",
+        "docs/live.md",
+        "docs/many.md",
+        "docs/questions.md",
+    ],
 )
 def test_examples_print_what_the_page_shows(page: str) -> None:
     assert_prints_what_it_shows("".join(python_of((ROOT / page).read_text())))
@@ -228,7 +236,9 @@ def test_pages_exist_as_markdown_too(site: Path) -> None:
         assert (site / name).read_bytes() == (ROOT / "docs" / name).read_bytes()
 
 
-@pytest.mark.parametrize("page", sorted(str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
+@pytest.mark.parametrize(
+    "page", sorted(str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+)
 def test_links_work_in_the_repository(page: str) -> None:
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):

@@ -259,3 +259,21 @@ def test_overview_of_vectors(vectors: dict[str, somcot.Result], name: str) -> No
     assert titles[1] == ("without an error bound" if name == "ended" else "a map between the two")
     assert titles[2].startswith("tests of" if name != "ended" else 'tests of "no map was tested"')
     assert ("approximate, no interval" in picture.get_suptitle()) == (name == "ended")
+
+
+def test_the_difference_graph_has_its_steps_and_colours() -> None:
+    x, y = (somcot.MarkovChain([[p, 1 - p], [0.5, 0.5]], states=["home", "cart"]) for p in (0.9, 0.8))
+    found = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
+    ax = somcot.plots.difference(found, names=("May", "June"))
+    changes = [step.change for step in found.findings().largest(14)]
+    assert len(ax.patches) == len(changes)
+    assert {patch.get_edgecolor() for patch in ax.patches} == {
+        mpl.colors.to_rgba(colour) for colour in ("#0072B2", "#D55E00")
+    }
+    widths = sorted(patch.get_linewidth() for patch in ax.patches)
+    assert widths[-1] == pytest.approx(0.8 + 4.0)
+    assert widths[0] == pytest.approx(0.8 + 4.0 * min(map(abs, changes)) / max(map(abs, changes)))
+    texts = {text.get_text() for text in ax.texts}
+    assert texts == {"home", "cart"}
+    same = somcot.plots.difference(somcot.distance(x, x, 1.0 - np.eye(2), discount=0.9))
+    assert [text.get_text() for text in same.texts] == ["no step differs"]

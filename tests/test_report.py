@@ -111,7 +111,8 @@ def test_the_answer_and_its_parts_are_there() -> None:
     )  # fmt: skip
     for part in (
         "How far apart are slow and fast?", "of the steps that matter, fast is in a different state than slow.",
-        "80 % confidence", "How it was computed", "Which states correspond", "Where they differ",
+        "80 % confidence", "How it was computed", "Which states correspond", "States before and after",
+        "Steps that differ", "What accounts for the distance", "Sequences, one per line",
         "Contributions to the distance", "By joint step", "The two processes", "4,000", "mind the gap", "Convergence",
         "somcot distance a b", "truth 0.2500", "prefers-color-scheme:dark", "width=device-width",
     ):  # fmt: skip
@@ -123,10 +124,11 @@ def test_states_that_only_one_side_has_are_named() -> None:
     y = somcot.MarkovChain([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], states=["a", "b", "<new>"])
     result = somcot.distance(x, y, discount=0.9)
     share = 100 * result.state_law[:, 2].sum()
-    assert f"<p>Only in June: <b>&lt;new&gt;</b> ({share:.1f} % of the time).</p>" in report.html(
-        result, names=("May", "June")
-    )
-    assert "Only in" not in report.html(somcot.distance(x, x, discount=0.9))
+    page = report.html(result, names=("May", "June"))
+    assert f"<tr><td>&lt;new&gt;</td><td>0.0 % \u2192 {share:.1f} %</td><td>new</td></tr>" in page
+    rows = re.findall(r"<tr><td>(\S+)</td><td>[^<]*</td><td>(?:new|vanished|more|less|equal)</td>", page)
+    assert rows[0] == "&lt;new&gt;"  # what is new comes first
+    assert "<td>new</td>" not in report.html(somcot.distance(x, x, discount=0.9))
 
 
 @pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
@@ -157,7 +159,8 @@ def test_the_order_is_that_of_a_reader_in_a_hurry() -> None:
     page = report.html(result, x=x, y=y, names=("slow", "fast"), warnings=["mind the gap"])
     parts = [
         f"On about {100 * result.distance:.1f} % of the steps that matter", "With 90 % confidence", "permutation test",
-        "mind the gap", "is followed by", "Which states correspond", "<details>", "Heat maps",
+        "States before and after", "Steps that differ", "is followed by", "Which states correspond", "mind the gap",
+        "<details>", "Heat maps",
     ]  # fmt: skip
     assert sorted(parts, key=page.index) == parts
     body = page.partition("<details>")[0]
@@ -298,7 +301,7 @@ def test_says_when_the_maps_are_at_the_noise_level() -> None:
 @pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
 def test_the_number_stays_inside_its_picture(distance: float) -> None:
     picture = drawings.interval(distance, low=0.0, high=1.0, ends=(0.0, 1.0), ticks={})
-    found = re.search(r'<text x="([0-9.]+)" y="13"[^>]*>([^<]+)<', picture)
+    found = re.search(r'<text x="([0-9.]+)" y="16"[^>]*>([^<]+)<', picture)
     assert found is not None
     place, half = float(found[1]), 4.7 * len(found[2])  # a bold digit of this size is 9.4 wide
     assert half <= place <= 440 - half

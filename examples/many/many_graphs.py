@@ -34,7 +34,7 @@ plt.show()
 # %%
 # The matrix is a precomputed metric for scikit-learn, and ``kernel`` makes a kernel of it. The first two graphs of
 # each family are used for training, the others are classified.
-family = [name.split()[0] for name in distances.labels]
+family = [str(name).split()[0] for name in distances.labels]
 train, test = range(6), range(6, 12)
 nearest = KNeighborsClassifier(1, metric="precomputed").fit(
     distances.values[:6, :6], [family[k] for k in train]

@@ -1,21 +1,94 @@
-"""Contributions to a distance: the records behind `Result.contributions`."""
+"""What a distance is made of: estimates, contributions and findings, the records behind methods of `Result`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import Table, card
+from somcot.plumbing.html import Mark, Table, card, record_card, shortened
 from somcot.plumbing.text import brief_record, decimals, label_text, percent
 
-__all__ = ["ContributionInputs", "Contributions", "PairShare", "RowCounts", "TransitionShare", "names_count"]
+if TYPE_CHECKING:
+    from somcot.result import Result
+
+__all__ = [
+    "RECORDS", "BeforeEnd", "ContributionInputs", "Contributions", "Estimate", "Findings", "PairShare", "RowCounts",
+    "StateChange", "StepChange", "Tally", "TransitionShare", "Visits", "names_count",
+]  # fmt: skip
+
+
+class Estimate(NamedTuple):
+    """How an estimate from data was corrected, and how uncertain it is.
+
+    Attributes
+    ----------
+    gap : float
+        Largest possible upward bias of the plug-in: `factor` times `rise`.
+    rho : float
+        The gap relative to the plug-in.
+    standard_error : float
+        Standard error of the plug-in: the standard deviation over half-samples.
+    saturation : float
+        Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
+    n_solves : number of exact solves
+    uncut : float or None
+        The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
+    pooled : float or None
+        Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
+    equal_rows : float or None
+        Share of the testable rows that are judged equal in both processes.
+    kept : tuple of float or None
+        The share of the difference of each row that was kept, in the order of X's states, the initial distribution
+        last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
+    rise, factor : increase of the distance from the data to half-samples, and the factor that makes it the bias
+    expected : float or None
+        Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
+    pvalue : float or None
+        Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
+    design_effect : float
+        Variance of the rows relative to independent transitions: above 1 for sequences with memory.
+    units : what was permuted and halved: "sequences", "blocks" or "transitions"
+    mix, strata : what the mix of strata would add to the distance, and the number of strata; None without
+    """
+
+    gap: float
+    rho: float
+    standard_error: float
+    saturation: float
+    n_solves: int
+    uncut: float | None = None
+    pooled: float | None = None
+    equal_rows: float | None = None
+    kept: tuple[float, ...] | None = None
+    rise: float | None = None
+    factor: float | None = None
+    expected: float | None = None
+    pvalue: float | None = None
+    design_effect: float = 1.0
+    units: str = "transitions"
+    mix: float | None = None
+    strata: int | None = None
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+    def _repr_html_(self) -> str:
+        return record_card(self)
+
+
+class BeforeEnd(NamedTuple):
+    """A distance and the ends of its interval (None without one) per step before both sequences have ended."""
+
+    distance: float
+    low: float | None
+    high: float | None
 
 
 class PairShare(NamedTuple):
@@ -103,6 +176,179 @@ def _line(name: str, share: PairShare | TransitionShare, *more: float) -> str:
     )
 
 
+class StateChange(NamedTuple):
+    """A state in both recordings: X before, Y after.
+
+    Attributes
+    ----------
+    state : hashable
+    visits_x, visits_y : int or None
+        Events in the state; None for a known chain.
+    sequences_x, sequences_y : int or None
+        Sequences that reach the state; None without sequences.
+    time_x, time_y : float
+        Share of the weighted time in the state.
+    pvalue, adjusted : float
+        Of equal shares of sequences with the state, and adjusted for all states and steps; NaN if not tested.
+    marked : bool
+        Statistically significant at a false discovery rate of 5 %.
+    kind : str
+        "new" (only in Y), "vanished" (only in X), "more" or "less" (in Y), or "equal".
+    """
+
+    state: Hashable
+    visits_x: int | None
+    visits_y: int | None
+    sequences_x: int | None
+    sequences_y: int | None
+    time_x: float
+    time_y: float
+    pvalue: float
+    adjusted: float
+    marked: bool
+    kind: str
+
+
+class StepChange(NamedTuple):
+    """A step between two states in both recordings; fields as for `StateChange`.
+
+    `times_x` and `times_y` are how often the step was recorded, `time_x` and `time_y` its share of the weighted steps.
+    """
+
+    state: Hashable
+    next_state: Hashable
+    times_x: int | None
+    times_y: int | None
+    sequences_x: int | None
+    sequences_y: int | None
+    time_x: float
+    time_y: float
+    pvalue: float
+    adjusted: float
+    marked: bool
+    kind: str
+
+    @property
+    def change(self) -> float:
+        """Difference of the shares of all steps, Y minus X."""
+        return self.time_y - self.time_x
+
+
+class Findings(NamedTuple):
+    """States and steps before and after: significant new and vanished ones first, then others that are significant.
+
+    Attributes
+    ----------
+    states : tuple of StateChange
+    steps : tuple of StepChange
+        Largest differences of `time_x` and `time_y` first, within each group.
+    sequences : (int, int) or None
+        Numbers of sequences, or of blocks if there are few sequences; None if nothing could be tested.
+    units : str
+        "sequences" or "blocks": what was counted.
+    """
+
+    states: tuple[StateChange, ...]
+    steps: tuple[StepChange, ...]
+    sequences: tuple[int, int] | None
+    units: str = "sequences"
+
+    def largest(self, n: int) -> list[StepChange]:
+        """The `n` steps whose share of all steps differs most, significant ones first."""
+        moved = [step for step in self.steps if step.change != 0.0]
+        return sorted(moved, key=lambda step: (not step.marked, -abs(step.change)))[:n]
+
+    def states_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 12) -> Table:
+        """The first `n` states as a table, X -> Y; times only where no visits are known."""
+        rows = [
+            (shortened(row.state), _arrow(*(_count(v) for v in row[1:3])), _arrow(*self._shares(row)),
+             _arrow(*map(percent, row[5:7])), _change(row))
+            for row in self.states[:n]
+        ]  # fmt: skip
+        head = ("state", "visits", self.units, "time", self._heading)
+        table = Table(head, rows, "lllll", f"States: {_arrow(*(shortened(name, 30) for name in names))}")
+        if self.sequences is not None:
+            return table.without("time")
+        known = any(row.visits_x is not None and row.visits_y is not None for row in self.states)
+        return table.without(self.units, *(() if known else ("visits",)))
+
+    @property
+    def _heading(self) -> str:
+        return "change" if self.sequences is None else "change (* significant)"
+
+    def _shares(self, row: StateChange) -> tuple[str, str]:
+        x, y = self.sequences or (1, 1)
+        return percent((row.sequences_x or 0) / x), percent((row.sequences_y or 0) / y)
+
+    def steps_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 5) -> Table:
+        """The `n` steps whose share of all steps differs most, as a table, X -> Y."""
+        rows = [
+            (shortened(s.state), shortened(s.next_state), _arrow(percent(s.time_x), percent(s.time_y)), _change(s))
+            for s in self.largest(n)
+        ]  # fmt: skip
+        title = f"Steps that differ most: {_arrow(*(shortened(name, 30) for name in names))}"
+        return Table(("from", "to", "of all steps", self._heading), rows, "llll", title)
+
+    def _repr_html_(self) -> str:
+        return card(
+            "Findings", (), self.states_table(), self.steps_table(), sub="significant: at a false discovery rate of 5 %"
+        )
+
+    @property
+    def marked(self) -> int:
+        """Number of significant states and steps."""
+        return sum(row.marked for row in self.states) + sum(row.marked for row in self.steps)
+
+    def __repr__(self) -> str:
+        return f"Findings({len(self.states)} states, {len(self.steps)} steps, {self.marked} marked)"
+
+    def __str__(self) -> str:
+        head = f"{'state':<42}{'visits':>16}{self.units:>18}{'adjusted p':>12}"
+        rows = [
+            f"{f'{row.state!s}'[:40]:<41}{'*' if row.marked else ' '}{_arrow(*map(_count, row[1:3])):>16}"
+            f"{_arrow(*map(_count, row[3:5])):>18}{row.adjusted:>12.3g}"
+            for row in self.states
+        ]
+        return "\n".join([head, *rows])
+
+
+def _change(row: StateChange | StepChange) -> str:
+    return Mark(f"{row.kind} *") if row.marked else row.kind
+
+
+def _count(n: int | None) -> str:
+    return "-" if n is None else f"{n:,}"
+
+
+def _arrow(before: str, after: str) -> str:
+    return f"{before} \u2192 {after}"
+
+
+class Tally(NamedTuple):
+    """How often each state, or step, occurs in each recording: events, units with at least one, p-values (or NaN).
+
+    `least` is the smallest p-value that anything as frequent could have.
+    """
+
+    keys: NDArray[np.int64]  # a state's place in the union of the states, or place * n_states + next place
+    events: NDArray[np.int64]  # (2, n_keys); -1 for a known chain
+    units: NDArray[np.int64]  # (2, n_keys); -1 without units
+    pvalues: Floats
+    least: Floats
+
+    def __repr__(self) -> str:
+        return brief_record(self)
+
+
+class Visits(NamedTuple):
+    """Tallies of states and steps, the number of units of each recording, and what units are."""
+
+    states: Tally
+    steps: Tally
+    sizes: tuple[int, int] | None
+    units: str = "sequences"
+
+
 class RowCounts(NamedTuple):
     """Rows of a chain (CSR, initial distribution last) with their counts, which are 0 for known chains."""
 
@@ -120,6 +366,14 @@ class RowCounts(NamedTuple):
         return cls(*support, np.zeros(len(support.indices), dtype=np.int64))
 
     @property
+    def absorbing(self) -> NDArray[np.bool_]:
+        """States that are never left, (n,)."""
+        size = int(self.indptr[-2])
+        rows = np.repeat(np.arange(len(self.indptr) - 2), np.diff(self.indptr[:-1]))
+        stays = np.bincount(rows, self.probabilities[:size] * (self.indices[:size] == rows), len(self.indptr) - 2)
+        return np.asarray(stays >= 1.0 - 1e-12)
+
+    @property
     def support(self) -> Support:
         """The rows without their counts."""
         return Support(*self[:3])
@@ -130,12 +384,14 @@ class ContributionInputs:
     """Inputs of `Result.contributions`: the cost, and the rows of both processes with their counts.
 
     `same_rows` is the p-value of the hypothesis of equal rows, or a function that computes it on demand, or None.
+    `counted` likewise has the visits of states and steps, for `Result.findings`.
     """
 
     cost: Floats
     x: RowCounts
     y: RowCounts
     same_rows: Callable[[], float | None] | float | None = None
+    counted: Callable[[], Visits] | Visits | None = None
 
     @classmethod
     def known(cls, cost: Floats, x: Support, y: Support) -> ContributionInputs:
@@ -146,9 +402,34 @@ class ContributionInputs:
         """The p-value of the hypothesis of equal rows."""
         return self._pvalue
 
+    def ended(self, clock: str) -> NDArray[np.bool_]:
+        """Pairs of states in which both sequences have ended, (n_x, n_y); none unless `clock` is a discount."""
+        over = self.x.absorbing[:, None] & self.y.absorbing[None, :]
+        return over if clock == "discount" else np.zeros_like(over)
+
+    def before_end(self, result: Result, share: float) -> BeforeEnd | None:
+        """The distance and its interval divided by `share`; None if the distance goes on after the end."""
+        ended = self.ended(result.clock.name)
+        if not 1e-9 < share < 1.0 - 1e-9 or (self.cost[ended] * (result.state_law[ended] > 0.0)).any():
+            return None
+        top, interval = float(self.cost.max()), result.confidence_interval
+        low, high = (None, None) if interval is None else (min(end / share, top) for end in interval[:2])
+        return BeforeEnd(min(result.distance / share, top), low, high)
+
+    def visits(self) -> Visits | None:
+        """Visits of states and steps; None for known chains."""
+        return self._visits
+
+    @cached_property
+    def _visits(self) -> Visits | None:
+        return self.counted() if callable(self.counted) else self.counted
+
     @cached_property
     def _pvalue(self) -> float | None:  # cached: several views read it, and permutations take time
         return self.same_rows() if callable(self.same_rows) else self.same_rows
+
+
+RECORDS = (ContributionInputs, Estimate, RowCounts, Tally, Visits)  # those that files of results contain
 
 
 def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost: Floats, law: Floats) -> bool:

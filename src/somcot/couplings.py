@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Aligned",
     "Coupling",
+    "Duals",
     "Maps",
     "Match",
+    "MatchInterval",
     "Residuals",
     "alignment",
     "conditional",
@@ -49,6 +51,17 @@ class Residuals(NamedTuple):
     flow: float
     causal_x: float
     causal_y: float
+
+
+class Duals(NamedTuple):
+    """Averaged multipliers of the paper's Lagrangian: alpha_X(x, x', y), alpha_Y(x, y, y') and V(x, y)."""
+
+    alpha_x: Floats
+    alpha_y: Floats
+    V: Floats
+
+    def __repr__(self) -> str:
+        return brief_record(self)
 
 
 class Maps(NamedTuple):
@@ -80,6 +93,26 @@ class Aligned(NamedTuple):
     x: Hashable
     y: Hashable
     distance: float
+
+
+class MatchInterval(NamedTuple):
+    """A `Match` with the ends of an interval for its probability, from `Result.matches(confidence=...)`.
+
+    `determined` is False where other optimal couplings match the state differently.
+    """
+
+    x: Hashable
+    y: Hashable
+    probability: float
+    occupancy: float
+    low: float
+    high: float
+    determined: bool
+
+    def __str__(self) -> str:
+        if not self.determined:
+            return f"{self.x}: not determined"
+        return f"{self.x} corresponds to {self.y} with {self.probability:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True, eq=False)

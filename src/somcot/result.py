@@ -8,22 +8,22 @@ from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from somcot.cells import Cells, Continuous, MapFit, Resolution, ShiftCheck, Twin
 from somcot.clocks import Clock
-from somcot.contributions import ContributionInputs, Contributions, RowCounts
-from somcot.couplings import Coupling, Maps, Match, Residuals
+from somcot.contributions import RECORDS, BeforeEnd, ContributionInputs, Contributions, Estimate, Findings
+from somcot.couplings import Coupling, Duals, Maps, Match, MatchInterval, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.html import record_card
 from somcot.plumbing.records import view
-from somcot.plumbing.text import brief_record, seconds
+from somcot.plumbing.text import seconds
 
 __all__ = [
-    "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result", "Status",
+    "BeforeEnd", "Bounds", "Claim", "ConfidenceInterval", "Details", "Duals", "Estimate", "Maps", "Match", "Result",
+    "Status",
 ]  # fmt: skip
 
 
@@ -60,76 +60,6 @@ class ConfidenceInterval(NamedTuple):
     low: float
     high: float
     level: float
-
-
-class Duals(NamedTuple):
-    """Averaged multipliers of the paper's Lagrangian: alpha_X(x, x', y), alpha_Y(x, y, y') and V(x, y)."""
-
-    alpha_x: Floats
-    alpha_y: Floats
-    V: Floats
-
-    def __repr__(self) -> str:
-        return brief_record(self)
-
-
-class Estimate(NamedTuple):
-    """How an estimate from data was corrected, and how uncertain it is.
-
-    Attributes
-    ----------
-    gap : float
-        Largest possible upward bias of the plug-in: `factor` times `rise`.
-    rho : float
-        The gap relative to the plug-in.
-    standard_error : float
-        Standard error of the plug-in: the standard deviation over half-samples.
-    saturation : float
-        Expected total-variation error of the kernels, accumulated over the horizon; above 3 the data are too few.
-    n_solves : number of exact solves
-    uncut : float or None
-        The corrected value before truncation and case distinctions, for ranking; it may be below the minimum.
-    pooled : float or None
-        Distance of the kernels after pooling rows that do not differ significantly; None if the states differ.
-    equal_rows : float or None
-        Share of the testable rows that are judged equal in both processes.
-    kept : tuple of float or None
-        The share of the difference of each row that was kept, in the order of X's states, the initial distribution
-        last. Near 0: no significant difference; 1: a clear difference, or too few data for a test.
-    rise, factor : increase of the distance from the data to half-samples, and the factor that makes it the bias
-    expected : float or None
-        Mean distance of two recordings of the same process, by permutations; None if they cannot be permuted.
-    pvalue : float or None
-        Of "the same process", by the same permutations: at most 0.05 exactly if the 90 % interval excludes the minimum.
-    design_effect : float
-        Variance of the rows relative to independent transitions: above 1 for sequences with memory.
-    units : what was permuted and halved: "sequences", "blocks" or "transitions"
-    mix, strata : what the mix of strata would add to the distance, and the number of strata; None without
-    """
-
-    gap: float
-    rho: float
-    standard_error: float
-    saturation: float
-    n_solves: int
-    uncut: float | None = None
-    pooled: float | None = None
-    equal_rows: float | None = None
-    kept: tuple[float, ...] | None = None
-    rise: float | None = None
-    factor: float | None = None
-    expected: float | None = None
-    pvalue: float | None = None
-    design_effect: float = 1.0
-    units: str = "transitions"
-    mix: float | None = None
-    strata: int | None = None
-
-    def __repr__(self) -> str:
-        return brief_record(self)
-
-    def _repr_html_(self) -> str:
-        return record_card(self)
 
 
 class Details:
@@ -414,8 +344,32 @@ class Result:
         """List problems of the run with advice; empty if none were detected."""
         return list(self.notes)
 
-    def matches(self) -> list[Match]:
-        """For each visited state of X, the state of Y it is most often coupled with; most visited states first."""
+    @overload
+    def matches(self) -> list[Match]: ...
+    @overload
+    def matches(self, confidence: float) -> list[MatchInterval]: ...
+    def matches(self, confidence: float | None = None) -> list[Match] | list[MatchInterval]:
+        """For each visited state of X, the state of Y it is most often coupled with; most visited states first.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings (some 40 exact
+            solves). Returns a list of `MatchInterval`, which also says whether all optimal couplings agree.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> x = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["A", "B"])
+        >>> y = somcot.MarkovChain([[0.4, 0.1, 0.5]] * 3, states=["C", "D", "E"])
+        >>> cost = [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+        >>> result = somcot.distance(x.sample(100, 20, rng=0), y.sample(100, 20, rng=1), cost, discount=0.9)
+        >>> print(result.matches(confidence=0.9)[0])
+        A corresponds to C with 0.8... [0.7..., 0.8...]
+        """
+        if confidence is not None:
+            rows: list[MatchInterval] = view("matches")(self, confidence)
+            return rows
         visits = self.state_law.sum(axis=1)
         best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
@@ -444,6 +398,53 @@ class Result:
         """
         shares: Contributions = view("contributions")(self, n)
         return shares
+
+    def findings(self) -> Findings:
+        """States and steps before (X) and after (Y): visits, sequences with them, and what differs significantly.
+
+        The units of the test are whole sequences: how many of them have the state, or the step. Marks control the false
+        discovery rate of all states and steps together (5 %). Empty if equal labels do not denote the same state, and
+        for methods without contributions. See `somcot.inference.findings`.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> before = somcot.Samples.from_trajectories([["home", "cart"]] * 90, end="left")
+        >>> after = somcot.Samples.from_trajectories([["home", "cart"]] * 50 + [["home", "error"]] * 40, end="left")
+        >>> result = somcot.distance(before, after, somcot.costs.labels(before.states, after.states), discount=0.9)
+        >>> change = result.findings().states[0]
+        >>> change.state, change.kind, change.sequences_x, change.sequences_y, change.marked
+        ('error', 'new', 0, 40, True)
+        """
+        changes: Findings = view("findings")(self)
+        return changes
+
+    @property
+    def active_share(self) -> float | None:
+        """The share of the weighted time in which at least one of the two sequences has not ended.
+
+        Under the reported coupling; ended: in a state that is never left. None if the rows were not kept.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> x, y = (somcot.MarkovChain([[p, 1 - p], [0.0, 1.0]], states=["open", "closed"]) for p in (0.5, 0.5))
+        >>> somcot.distance(x, y, [[0.0, 1.0], [1.0, 0.0]], discount=0.8).active_share
+        0.333...
+        """
+        ended = None if self.continuous is not None or self.makeup is None else self.makeup.ended(self.clock.name)
+        return (
+            None if ended is None else 1.0 - float(self.state_law[ended].sum()) / (float(self.state_law.sum()) or 1.0)
+        )
+
+    @property
+    def before_end(self) -> BeforeEnd | None:
+        """The distance and its interval divided by `active_share`; None if nothing ends, or ends at different costs.
+
+        Values are at most the largest cost. The error of `active_share` itself is not part of the interval.
+        """
+        share = self.active_share
+        return None if share is None or self.makeup is None else self.makeup.before_end(self, share)
 
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
@@ -509,7 +510,7 @@ class Result:
         names = [row.name for row in fields(self) if row.name != "details"]
         values: dict[str, Any] = {name: getattr(self, name) for name in (*names, *DETAILS)}
         if self.makeup is not None:
-            values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue())
+            values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue(), counted=self.makeup.visits())
         if self.continuous is not None:  # the recordings are large and belong to the user
             values["continuous"] = self.continuous._replace(cells=self.continuous.cells.without_data())
         return values
@@ -520,9 +521,8 @@ class Result:
         from somcot.plumbing.records import load  # as in `save`
 
         records = (
-            Bounds, Cells, Clock, ConfidenceInterval, Continuous, ContributionInputs, Coupling, Duals, Estimate,
-            Gradient, MapFit, Maps, Margin, Residuals, Resolution, Result, RowCounts, RowGradient, ShiftCheck, Status,
-            TimeGradient, Twin,
+            *RECORDS, Bounds, Cells, Clock, ConfidenceInterval, Continuous, Coupling, Duals, Gradient, MapFit, Maps,
+            Margin, Residuals, Resolution, Result, RowGradient, ShiftCheck, Status, TimeGradient, Twin,
         )  # fmt: skip
         result = load(path, "result", records)
         if not isinstance(result, cls):

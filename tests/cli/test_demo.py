@@ -41,7 +41,7 @@ def test_the_answer_is_out_before_files_are_written(tmp_path: Path, screen: pyte
     (tmp_path / "report.html").mkdir()
     with pytest.raises(OSError, match=r"report\.html"):
         demo(tmp_path)
-    assert "0.1182" in screen.readouterr().out
+    assert "0.0838" in screen.readouterr().out
 
 
 def test_readme_shows_what_the_demo_prints(tmp_path: Path, screen: pytest.CaptureFixture[str]) -> None:

@@ -172,7 +172,7 @@ def test_a_label_that_cannot_be_written(command: Command, folder: Path) -> None:
     assert np.load(folder / "m.npy").shape == (2, 2)
 
 
-def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_path: Path) -> None:
+def test_a_note_stands_once_in_the_report_without_flags_or_python(tmp_path: Path) -> None:
     said = Note("memory", "x", effect="interval is too narrow")
     x = somcot.random_walk(3, 0.3)
     cost = somcot.costs.labels(x.states, x.states)
@@ -180,5 +180,7 @@ def test_a_note_in_the_words_of_the_command_line_stands_once_in_the_report(tmp_p
     sides = NamedProcess("may.csv", x), NamedProcess("june.csv", x)
     write_files(ShownResult(result, *sides, cost, "labels", 0, [], "somcot"), tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
-    assert page.count("make words the states") == 1
-    assert "use --units sequences" in page
+    assert page.count("the next state clearly depends on more than the last one, so the interval is too narrow") == 1
+    # Readers of a page call nothing.
+    assert "--units" not in page
+    assert "markov_order" not in page

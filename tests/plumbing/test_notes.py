@@ -207,7 +207,9 @@ def test_explain_of_an_unknown_code(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_the_page_is_in_step_with_the_catalogue() -> None:
-    assert (ROOT / "docs/reference/notes.md").read_text() == page(), "python -m somcot.plumbing.notes > docs/reference/notes.md"
+    assert (ROOT / "docs/reference/notes.md").read_text() == page(), (
+        "python -m somcot.plumbing.notes > docs/reference/notes.md"
+    )
 
 
 def test_notes_load_nothing_heavy() -> None:

@@ -78,6 +78,7 @@ def _as_line(note: str) -> str:
 
 _MATCHES = 50
 _SHARES = 20
+_CHANGES = 50
 _PARTS = ("resolution", "twin", "shift_check", "map")
 
 
@@ -214,6 +215,8 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
             "claim": r.claim.value,
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
+            "active_share": r.active_share,
+            "before_end": None if r.before_end is None else r.before_end._asdict(),
             "plugin": r.plugin,
             "counted": r.counted,
             "before_correction": None if r.plugin is None else {"distance": r.plugin, "bounds": _bounds(r)},
@@ -235,6 +238,7 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "only_x": only_x,
             "only_y": only_y,
             "matches": [m._asdict() for m in r.matches()[:_MATCHES]],
+            "findings": _findings(r),
             "contributions": None if r.makeup is None else _shares(r),
             "warnings": answer.notes,
             "files": answer.files,
@@ -246,6 +250,12 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
 def _shares(result: Result) -> dict[str, Any]:
     shares = result.contributions(_SHARES)
     return {name: [share._asdict() for share in getattr(shares, name)] for name in shares._fields}
+
+
+def _findings(result: Result) -> dict[str, Any]:
+    found = result.findings()
+    rows = {name: [row._asdict() for row in getattr(found, name)[:_CHANGES]] for name in ("states", "steps")}
+    return {**rows, "sequences": found.sequences, "units": found.units}
 
 
 def plain(value: Any) -> Any:
@@ -349,22 +359,24 @@ def _refuse_unwritable(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written; name a file in a folder with write permission")
 
 
-def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
-    """Write the report and the figure, and record their paths."""
+def write_files(
+    answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None, draw: str = "overview"
+) -> None:
+    """Write the report and the figure, and record their paths; `draw` is a function of `somcot.plots`."""
     if html is not None:
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(
             html, shown, cost=answer.cost, x=answer.x.value, y=answer.y.value,
-            names=answer.names, cost_name=answer.cost_name, warnings=list(map(str, answer.notes)),
+            names=answer.names, cost_name=answer.cost_name, warnings=answer.notes,
             command=answer.command, known=known, state_name=answer.state_name,
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:
-        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix(".")))
+        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix("."), draw))
         answer.files["figure"] = str(plot)
 
 
-def _drawn(answer: ShownResult, kind: str) -> bytes:
+def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -372,7 +384,8 @@ def _drawn(answer: ShownResult, kind: str) -> bytes:
 
     from somcot import plots
 
-    figure = plots.overview(answer.result, names=answer.names)
+    drawn = getattr(plots, draw)(answer.result, names=answer.names)
+    figure = getattr(drawn, "figure", drawn)  # of axes, or the figure itself
     content = io.BytesIO()
     figure.savefig(content, dpi=110, format=kind)
     plt.close(figure)

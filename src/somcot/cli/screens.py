@@ -51,8 +51,8 @@ _MATRIX = 12
 _LABEL = 28
 # The facts about the computation that a terminal shows; the report has all.
 _FACTS = (
-    "distance", "interval", "mix", "truth", "proved", "counted", "before", "method", "reason", "tests", "at least",
-    "cost", "clock",
+    "distance", "interval", "before_end", "mix", "truth", "proved", "counted", "before", "method", "reason", "tests",
+    "at least", "cost", "clock",
 )  # fmt: skip
 
 
@@ -135,6 +135,7 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
     from somcot.cli.cost_and_cells import compares_labels
     from somcot.report import certainty, sentence_of_test
     from somcot.report.facts import ReportInput, computation
+    from somcot.report.sentences import findings_in_words
 
     result, cost = answer.result, answer.cost
     names = file_name(answer.names[0], 16), file_name(answer.names[1], 16)
@@ -144,8 +145,12 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
     chosen = [facts[key] for key in _FACTS if key in facts]
     body: list[Item] = [Lead(answer.meaning), evidence, "", *chosen, *_sides(answer), facts["work"]]
     title = " and ".join(file_name(name, 30) for name in answer.names)
-    show(console, [Section("answer", title, body)])
-    left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) else ([], [])
+    news = findings_in_words(about.found, names)
+    show(console, [Section("answer", title, [Lead(news), *body] if news else body)])
+    found = about.found.states_table(names, _MATCHES)
+    show(console, [Section("findings", "", [found] if found.rows else [])])
+    show(console, [Section("steps", "", [steps] if (steps := about.found.steps_table(names, _TOP)).rows else [])])
+    left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) and not found.rows else ([], [])
     only = zip(answer.names, left_over, strict=True)
     show_notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
     if not result.converged:
@@ -326,7 +331,7 @@ def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(matrix.labels) <= _PROCESSES and wide <= screen.width
     screen.print(table if fits else _pair_table(matrix))
-    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+    show_notes(screen, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
 
 
 def _matrix_table(matrix: DistanceMatrix) -> Grid:
@@ -394,12 +399,12 @@ def show_selection(screen: Console, name: Hashable, selection: Selection, notes:
         ends = f"[{short(row.low)}, {short(row.high)}]"
         table.add_row(Text(label_text(row.name, 40)), short(row.distance), ends, mark)
     screen.print(table)
-    show_notes(screen, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+    show_notes(screen, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
 
 
 def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
     """Whether a process has changed, the latest comparisons, and the largest changes."""
-    from somcot.report.many_facts import causes, changes  # other commands do not load it
+    from somcot.report.many_facts import causes, changes, drift_states  # other commands do not load it
 
     table = changes(drift).without("transitions", "p")
     n = len(table.rows)
@@ -410,7 +415,11 @@ def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
         console,
         [
             Section("sentence", "", [Lead(drift.sentence()), table._replace(rows=table.rows[-_COMPARISONS:]), *cut]),
-            Section("causes", f"\nLargest changes, {after} against {before}:", [t for t in steps if t.rows]),
+            Section(
+                "causes",
+                f"\nLargest changes, {after} against {before}:",
+                [*drift_states(drift), *(t for t in steps if t.rows)],
+            ),
         ],
     )
-    show_notes(console, (label_text(note, 300) for note in notes), most=_FEW_NOTES)
+    show_notes(console, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)

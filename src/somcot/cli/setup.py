@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "DISCOUNT", "Shell", "Warmed", "completion", "demo", "explain", "warm_kernels", "warm_up"]
 
 DISCOUNT = 0.9
+CLOSED = "closed"  # the state after the last page, "bought" or "left", of every session
 
 
 # --- The bundled example: two recorded months of a web shop, whose true distance is known.
 
-COLUMNS = "--sequence session --time time --state page --terminated all"
+COLUMNS = f"--sequence session --time time --state page --end {CLOSED}"
 
 
 def demo(
@@ -63,7 +64,7 @@ def demo(
     screen.print(Text(f"$ {command}", style="bold cyan"), soft_wrap=True)
     with caught() as messages:
         may, june = (
-            NamedProcess(path.name, from_table(path, sequence="session", time="time", state="page", terminated=True))
+            NamedProcess(path.name, from_table(path, sequence="session", time="time", state="page", end=CLOSED))
             for path in files
         )
         cost = somcot.costs.labels(may.value.states, june.value.states)
@@ -71,8 +72,8 @@ def demo(
     truth = _truth()
     answer = ShownResult(result, may, june, cost, "labels", 0, messages, command, state_name="page")
     figure = out / "demo.png" if can_draw() else None
-    screens.show_distance(screen, answer, known=truth)  # the answer first, as in `somcot distance`
-    write_files(answer, report, figure, known=truth)
+    screens.show_distance(screen, answer, known=truth.distance)  # the answer first, as in `somcot distance`
+    write_files(answer, report, figure, known=truth.distance, draw="difference")
     screens.show_files(screen, answer)
     if figure is None:
         screen.print("figure: skipped, because it needs matplotlib: pip install matplotlib")
@@ -81,32 +82,38 @@ def demo(
     return 0
 
 
-def _truth() -> float:
+def _truth() -> somcot.Result:
     """The exact distance between the two chains that generated the sessions."""
     from somcot.data import clickstream
 
-    x, y = clickstream.chain("may"), clickstream.chain("june")
-    cost = somcot.costs.labels(x.states, y.states)
-    return somcot.distance(x, y, cost, discount=DISCOUNT).distance
+    x, y = (_closing(clickstream.chain(month)) for month in ("may", "june"))
+    return somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=DISCOUNT)
 
 
-def _verdict(screen: Console, result: somcot.Result, truth: float) -> None:
+def _closing(chain: somcot.MarkovChain) -> somcot.MarkovChain:
+    """The same chain with a last state that follows the pages on which sessions end."""
+    n = chain.n_states
+    rows = np.zeros((n + 1, n + 1))
+    rows[:n, :n] = chain.transition
+    ends = np.flatnonzero(np.diag(rows) == 1.0)
+    rows[ends, ends], rows[[*ends, n], n] = 0.0, 1.0
+    return somcot.MarkovChain(rows, np.append(chain.initial, 0.0), states=[*chain.states, CLOSED])
+
+
+def _verdict(screen: Console, result: somcot.Result, truth: somcot.Result) -> None:
     from rich.text import Text
 
+    from somcot.plumbing.text import percent
+
     interval = result.confidence_interval
-    if interval is None:
+    if interval is None or truth.before_end is None:
         return
     level = 100 * interval.level
-    if interval.low <= truth <= interval.high:
-        text = (
-            f"The true distance, {truth:.4f}, lies inside the interval; about {level:g} % of such intervals should "
-            "contain it."
-        )
-    else:
-        text = (
-            f"The true distance, {truth:.4f}, lies outside the interval; this is expected for about "
-            f"{100 - level:g} % of such intervals."
-        )
+    number = f"{truth.distance:.4f} ({percent(truth.before_end.distance)} of the steps before both have ended)"
+    where, share = "inside", f"about {level:g} % of such intervals should contain it"
+    if not interval.low <= truth.distance <= interval.high:
+        where, share = "outside", f"this is expected for about {100 - level:g} % of such intervals"
+    text = f"The true distance, {number}, lies {where} the interval; {share}."
     screen.print(Text(f"\n{text}", style="bold"))
 
 

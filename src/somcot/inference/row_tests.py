@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from somcot.contributions import ContributionInputs, Contributions, PairShare, RowCounts, TransitionShare, names_count
 from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
+from somcot.inference.findings import count_visits, spread
 from somcot.inference.model import Model
 from somcot.inference.permutation import Groups
 from somcot.inference.statistics import adjusted_pvalues, permute
@@ -66,7 +67,8 @@ def contribution_inputs(problem: Problem, x: Model, y: Model, strata: Strata | N
     """Inputs of contributions: the rows, the counts of each transition, and a test of the rows."""
     rows = [RowCounts(*model.chain.support, model.counts) for model in (x, y)]
     test = functools.partial(same_rows, x.samples, y.samples, strata)
-    return ContributionInputs(problem.cost, rows[0], rows[1], test)
+    counted = functools.partial(count_visits, x.samples, y.samples, strata, (x.chain.states, y.chain.states))
+    return ContributionInputs(problem.cost, rows[0], rows[1], test, counted)
 
 
 def same_rows(x: Data | None, y: Data | None, strata: Strata | None = None) -> float | None:
@@ -225,10 +227,10 @@ def _shared_entries(result: Result, makeup: ContributionInputs) -> _Entries:
     keys = keys[both[keys // n]]
     # A transition that one process never shows has no derivative there: the other process gets the full weight.
     shown = np.isin(keys, x.keys).astype(np.float64) + np.isin(keys, y.keys)
-    slope = (_spread(keys, x.keys, x.slopes) - _spread(keys, y.keys, y.slopes)) / shown
+    slope = (spread(keys, x.keys, x.slopes) - spread(keys, y.keys, y.slopes)) / shown
     return _Entries(
-        states, keys // n, keys % n, _spread(keys, x.keys, x.shares), _spread(keys, y.keys, y.shares), slope,
-        _spread(keys, x.keys, x.counts), x.totals[keys // n], _spread(keys, y.keys, y.counts), y.totals[keys // n],
+        states, keys // n, keys % n, spread(keys, x.keys, x.shares), spread(keys, y.keys, y.shares), slope,
+        spread(keys, x.keys, x.counts), x.totals[keys // n], spread(keys, y.keys, y.counts), y.totals[keys // n],
     )  # fmt: skip
 
 
@@ -250,14 +252,6 @@ class _RowErrors(NamedTuple):
         totals = np.zeros(n)
         totals[numbers] = support.row_sums(rows.counts)[:-1]
         return cls(keys, support.probabilities[:size], slopes[:size], rows.counts[:size].astype(np.float64), totals)
-
-
-def _spread(keys: NDArray[np.int64], side_keys: NDArray[np.int64], values: Floats) -> Floats:
-    """Values of a side on all keys, 0 for keys that it does not have."""
-    order = np.argsort(side_keys, kind="stable")
-    at = np.minimum(np.searchsorted(side_keys, keys, sorter=order), max(len(side_keys) - 1, 0))
-    present = side_keys[order][at] == keys if len(side_keys) else np.zeros(len(keys), np.bool_)
-    return np.where(present, values[order][at] if len(side_keys) else 0.0, 0.0)
 
 
 def _difference_pvalues(entries: _Entries) -> Floats:

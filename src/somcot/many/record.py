@@ -126,6 +126,18 @@ class DistanceMatrix:
         return table
 
     @property
+    def within_chance(self) -> NDArray[np.bool_] | None:
+        """Cells that are not distinguishable from equal processes, shape (n, m); None if there is nothing to tell.
+
+        By the intervals if there are any, otherwise by the adjusted p-values at 5 %. A process and itself are not
+        compared.
+        """
+        apart = np.eye(*self.shape, dtype=np.bool_) if self.square else np.zeros(self.shape, dtype=np.bool_)
+        if self.confidence is not None and not np.isnan(self.low).all():
+            return ~(apart | (self.low > 0.0))
+        return ~(apart | (self.adjusted <= 0.05)) if self.tests is not None else None
+
+    @property
     def n_failed(self) -> int:
         """Number of cells that are NaN."""
         return int(np.isnan(self.values).sum())

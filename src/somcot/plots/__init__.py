@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING, Any
 from somcot.plots.cell_maps import calibration, cells, map_tests, resolution
 from somcot.plots.collections import dendrogram, drift, embedding, matrix, power_curve, selection, transfer_bound
 from somcot.plots.drawing import NAMES
-from somcot.plots.results import contributions, coupling, decoder, encoder, graph, intervals, title, trace, visits
+from somcot.plots.results import (
+    contributions,
+    coupling,
+    decoder,
+    difference,
+    encoder,
+    graph,
+    intervals,
+    title,
+    trace,
+    visits,
+)
 from somcot.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "drift", "embedding", "encoder",
-    "graph", "intervals", "map_tests", "matrix", "overview", "power_curve", "resolution", "selection", "trace",
-    "transfer_bound", "visits",
+    "calibration", "cells", "contributions", "coupling", "decoder", "dendrogram", "difference", "drift", "embedding",
+    "encoder", "graph", "intervals", "map_tests", "matrix", "overview", "power_curve", "resolution", "selection",
+    "trace", "transfer_bound", "visits",
 ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from somcot.plumbing.text import label_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["NAMES", "axes", "bar_labels", "circle", "heat_map", "shown"]
+__all__ = ["LESS", "MORE", "NAMES", "Arrow", "axes", "bar_labels", "circle", "heat_map", "ring", "shown"]
 
 NAMES = ("X", "Y")
+MORE, LESS = "#0072B2", "#D55E00"  # blue and vermilion of Okabe and Ito, which colour-blind people tell apart
 _MAX_TICKS = 15  # more labels overlap at the usual size
 
 
@@ -81,4 +82,49 @@ def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array 
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
         ax.text(1.17 * x, 1.17 * y, shown(label), ha=side, va="center", fontsize="small")
     ax.set(xlim=(-1.7, 1.7), ylim=(-1.45, 1.45), aspect="equal")
+    ax.set_axis_off()
+
+
+class Arrow(NamedTuple):
+    """From state `i` to state `j`; `share` of the largest width."""
+
+    i: int
+    j: int
+    share: float
+    colour: str
+    dashed: bool
+
+
+def ring(ax: Axes, labels: Sequence[Hashable], times: Floats, edges: Sequence[str], arrows: Sequence[Arrow]) -> None:
+    """States on a circle, sized by time, their labels outside, and coloured arrows; grey dots are filled."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    # Half a place from the top, where the labels of two neighbours would meet.
+    angle = np.pi / 2 - 2 * np.pi * (np.arange(len(labels)) + 0.5) / max(len(labels), 1)
+    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    area = 40 + 360 * times / max(float(times.max(initial=0.0)), 1e-300)
+    for arrow in arrows:
+        begin, end = place[arrow.i], place[arrow.j]
+        shrink = [2.0 + np.sqrt(area[k]) / 2.0 for k in (arrow.i, arrow.j)]
+        route: dict[str, Any] = {
+            "posA": tuple(begin), "posB": tuple(end), "connectionstyle": "arc3,rad=0.2", "shrinkA": shrink[0],
+            "shrinkB": shrink[1],
+        }  # fmt: skip
+        if arrow.i == arrow.j:  # a loop outside of the circle
+            side = np.array([-begin[1], begin[0]])
+            corners = [1.04 * begin - 0.05 * side, 1.3 * begin - 0.16 * side, 1.3 * begin + 0.16 * side]
+            route = {"path": Path([*corners, 1.05 * begin + 0.05 * side], [1, 4, 4, 4]), "shrinkA": 0, "shrinkB": 0}
+        ax.add_patch(FancyArrowPatch(
+            **route, arrowstyle="-|>", mutation_scale=9 + 9 * arrow.share, linewidth=0.8 + 4 * arrow.share,
+            color=arrow.colour, linestyle=(0, (4, 2)) if arrow.dashed else "-", zorder=2,
+        ))  # fmt: skip
+    hollow = [colour if colour.replace(".", "").isdigit() else "white" for colour in edges]
+    ax.scatter(place[:, 0], place[:, 1], s=area, c=hollow, edgecolors=list(edges), linewidths=2, zorder=3)
+    loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
+    for i, ((x, y), label) in enumerate(zip(place.tolist(), labels, strict=True)):
+        out = 1.28 if i in loops else 1.14
+        anchor = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
+        ax.text(out * x, out * y, shown(label, 22), ha=anchor, va="center")
+    ax.set(xlim=(-1.9, 1.9), ylim=(-1.4, 1.4), aspect="equal")
     ax.set_axis_off()

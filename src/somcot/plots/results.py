@@ -9,7 +9,7 @@ import numpy as np
 
 from somcot.chains import MarkovChain
 from somcot.contributions import PairShare, TransitionShare
-from somcot.plots.drawing import NAMES, axes, bar_labels, circle, heat_map, shown
+from somcot.plots.drawing import LESS, MORE, NAMES, Arrow, axes, bar_labels, circle, heat_map, ring, shown
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.text import figure
 from somcot.problem import Data
@@ -22,6 +22,7 @@ __all__ = [
     "contributions",
     "coupling",
     "decoder",
+    "difference",
     "encoder",
     "graph",
     "intervals",
@@ -359,6 +360,70 @@ def graph(
     matched = "; equal colours correspond" if isinstance(record, Result) else ""
     ax.set_title(f"{what} of {shown(names[one], 40)}{matched}")
     return ax
+
+
+def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES, most: int = 14) -> Axes:
+    """Steps that are taken more often (blue) and less often (orange) in Y than in X, as arrows between states.
+
+    The width of an arrow is the difference of the shares of all steps; dashed arrows are not significant (see
+    `Result.findings`). Dots show the time spent in a state; states of one process only are rings.
+
+    Parameters
+    ----------
+    result : Result
+        Of processes whose equal labels denote the same state.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    names : (str, str)
+        Names of the two processes.
+    most : int
+        Maximal number of arrows.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> x, y = (somcot.MarkovChain([[p, 1 - p], [0.5, 0.5]], states=["home", "cart"]) for p in (0.9, 0.8))
+    >>> result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
+    >>> difference(result, names=("May", "June")).get_title()
+    'steps that differ: May \u2192 June'
+    """
+    found = result.findings()
+    steps = found.largest(most)
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(figsize=(7.5, 6.0), layout="constrained")[1]
+    times = {row.state: 0.5 * (row.time_x + row.time_y) for row in found.states}
+    kinds = {row.state: row.kind for row in found.states}
+    labels = list(dict.fromkeys(label for step in steps for label in (step.state, step.next_state)))
+    labels.sort(key=lambda label: -times.get(label, 0.0))
+    place = {label: i for i, label in enumerate(labels)}
+    top = max((abs(step.change) for step in steps), default=0.0) or 1.0
+    arrows = [
+        Arrow(place[s.state], place[s.next_state], abs(s.change) / top, MORE if s.change > 0 else LESS,
+              found.sequences is not None and not s.marked)
+        for s in reversed(steps)
+    ]  # fmt: skip
+    edges = [{"new": MORE, "vanished": LESS}.get(kinds.get(label, ""), "0.45") for label in labels]
+    ring(ax, labels, np.array([times.get(label, 0.0) for label in labels]), edges, arrows)
+    first, second = (shown(name, 24) for name in names)
+    if steps:
+        _explain_colours(ax, second, chance=any(arrow.dashed for arrow in arrows))
+    else:
+        ax.text(0.5, 0.5, "no step differs", transform=ax.transAxes, ha="center", color="0.4")
+    ax.set_title(f"steps that differ: {first} \u2192 {second}")
+    return ax
+
+
+def _explain_colours(ax: Axes, name: str, *, chance: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=MORE, lw=2.5, label=f"more often in {name}")]
+    handles.append(Line2D([], [], color=LESS, lw=2.5, label=f"less often in {name}"))
+    if chance:
+        handles.append(Line2D([], [], color="0.45", linestyle="--", lw=2.5, label="not significant"))
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles), frameon=False)
 
 
 def _weights(

@@ -32,6 +32,7 @@ __all__ = [
     "Remark",
     "Second",
     "Section",
+    "Swatches",
     "Table",
     "Tag",
     "card",
@@ -145,7 +146,13 @@ class Notes(NamedTuple):
     items: Iterable[str]
 
 
-Item: TypeAlias = Line | Fact | Table | Picture | Bullets | Notes
+class Swatches(NamedTuple):
+    """A key of colours and their names, shown by pages only."""
+
+    items: Sequence[tuple[str, str]]
+
+
+Item: TypeAlias = Line | Fact | Table | Picture | Bullets | Notes | Swatches
 
 
 class Section(NamedTuple):
@@ -212,6 +219,9 @@ def _item(item: Item) -> str:
         return f'<figure>{caption}<div class="scroll">{item.draw()}</div></figure>'
     if isinstance(item, Bullets):
         return f"<ol>{''.join(f'<li>{_inline(line)}</li>' for line in item.items)}</ol>" if item.items else ""
+    if isinstance(item, Swatches):
+        key = (f'<span><i style="background:{shade}"></i>{escape(name)}</span>' for shade, name in item.items)
+        return f'<p class="key">{" ".join(key)}</p>'
     if isinstance(item, Notes):
         # A dict keeps the order and drops repetitions.
         notes = "".join(f"<li>{escape(note)}</li>" for note in dict.fromkeys(item.items))

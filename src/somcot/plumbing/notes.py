@@ -31,6 +31,7 @@ __all__ = [
     "codes",
     "collected",
     "explained",
+    "in_words",
     "page",
     "pattern",
     "python_spelling",
@@ -53,6 +54,32 @@ def python_spelling(name: str, value: str) -> str:
     ('tidy=True', 'somcot.same_process')
     """
     return f"{name}={value}" if value else name
+
+
+# Advice for whoever calls the library: a clause or a parenthesis with an option, a call or an attribute.
+_CALLED = re.compile(r"\[\[|\b\w+(\.\w+)+\(|\bsomcot\.\w|\w=(?=[\w'\[{ ;)]|$)")
+_ASIDE = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)")
+
+
+def in_words(name: str, value: str) -> str:
+    """The spelling for readers of a page, who call nothing: clauses with options or calls are left out of texts.
+
+    If nothing else is left, options are named without punctuation.
+
+    Examples
+    --------
+    >>> note = Note("spellings", "may.csv", n=2, how="case", states="'Home', 'home'")
+    >>> print(note.worded(in_words))
+    may.csv: 2 states differ only in case: 'Home', 'home'
+    """
+    return f"{name.rpartition('.')[2]} {value}".strip().replace("_", " ")
+
+
+def _without_calls(text: str) -> str:
+    text = re.sub(r"^\[\[[^\]]*\]\]: ", "", text)  # the option that a note is about
+    text = _ASIDE.sub(lambda aside: "" if _CALLED.search(aside[0]) else aside[0], text)
+    kept = [clause for clause in text.split("; ") if not _CALLED.search(clause)]
+    return "; ".join(kept) or text
 
 
 class Share(NamedTuple):
@@ -133,7 +160,8 @@ def restored(text: str, code: str, about: str = "", values: Mapping[str, object]
 
 def _text(code: str, about: str, values: Mapping[str, object], spelling: Spelling) -> str:
     # Markers are split off before values are put in: a label may look like a marker.
-    parts = _MARKER.split(CATALOGUE[code].text)
+    template = CATALOGUE[code].text
+    parts = _MARKER.split(_without_calls(template) if spelling is in_words else template)
     text = _spelled([part.format(**values) for part in parts], spelling)
     return f"{about}: {text}" if about else text
 

@@ -114,6 +114,8 @@ VIEWS = {
     "drift.card": "somcot.report.many_facts:drift_card",
     "drift.page": "somcot.report.many_facts:write_drift",
     "drift.plot": "somcot.plots.collections:drift",
+    "findings": "somcot.inference.findings:findings",
+    "matches": "somcot.inference.findings:matches",
     "result.card": "somcot.report.facts:result_card",
     "result.page": "somcot.report:write",
     "sample_size.plot": "somcot.plots.collections:power_curve",

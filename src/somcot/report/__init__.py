@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from somcot.plumbing.notes import in_words
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
 from somcot.report.facts import ReportInput, result_sections
@@ -62,8 +63,8 @@ def html(
 ) -> str:
     """The page as text.
 
-    The page begins with the meaning of the number, its certainty, the largest contributions and the corresponding
-    states. Details follow in collapsed sections.
+    The page begins with what is new or has vanished, the meaning of the number and its certainty; then come the states
+    and steps that differ, the corresponding states and the notes. Details follow in collapsed sections.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def html(
     cost_name : str, optional
         The name of the cost.
     warnings : iterable of str
-        Shown prominently, after the notes of the result; a leading "x:" or "y:" is replaced by the name.
+        Shown after the findings, with the notes of the result; a leading "x:" or "y:" is replaced by the name.
     command : str, optional
         The command that reproduces the result.
     known : float, optional
@@ -94,7 +95,7 @@ def html(
     (True, False)
     """
     # Warnings of the command may repeat notes of the result; each is shown once.
-    notes = merge_notes([*result.diagnose(), *warnings], names)
+    notes = merge_notes([*result.diagnose(), *warnings], names, in_words)
     about = ReportInput(
         result, cost_of(result, cost), short(names, 120), cost_name, state_name, known, x, y, notes, command
     )

@@ -6,21 +6,20 @@ Nothing is escaped or laid out here. Pictures are functions, so an output that o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import chain
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.clocks import CLOCKS
-from somcot.contributions import Contributions, PairShare, TransitionShare, names_count
+from somcot.contributions import Contributions, Findings, PairShare, TransitionShare, names_count
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import (
     Bold,
     Bullets,
     Code,
     Fact,
+    First,
     Item,
     Lead,
     Line,
@@ -28,7 +27,9 @@ from somcot.plumbing.html import (
     Notes,
     Picture,
     Remark,
+    Second,
     Section,
+    Swatches,
     Table,
     Tag,
     card,
@@ -45,6 +46,9 @@ from somcot.report.sentences import (
     continuous_facts,
     contributions,
     cost_of,
+    definition,
+    findings_in_words,
+    headline,
     meaning,
     merge_notes,
     mix_in_words,
@@ -52,10 +56,10 @@ from somcot.report.sentences import (
     possible,
     sentence_of_test,
     share_of_time,
-    span,
     steps_that_matter,
 )
 from somcot.result import Claim, Result, Status
+from somcot.samples import Samples
 from somcot.solvers import describe
 
 __all__ = [
@@ -72,13 +76,16 @@ _TOP = 5  # contributions described in sentences
 _PARTS = 12  # pairs of states, transitions and correspondences listed
 _MAP_STATES = 50  # states in a heat map
 _GRAPH_STATES = 20
+_ARROWS = 14  # steps in the difference graph
+_LINES, _STEPS, _SHADES = 60, 40, 8  # sequences, their steps and the coloured states of the sequence view
 _SIGNIFICANT = "Significant: at a false discovery rate of 5 %."
 
 
 # --- A distance.
 
 
-class ReportInput(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ReportInput:
     """The result, its cost if known, the names to use, and the data."""
 
     result: Result
@@ -109,6 +116,11 @@ class ReportInput(NamedTuple):
         """Whether contributions are tested for significance: for data with a discount below 1."""
         return bool(self.result.n_samples) and self.result.discount < 1.0
 
+    @cached_property
+    def found(self) -> Findings:
+        """States and steps before and after."""
+        return self.result.findings()
+
     def time(self, mass: float) -> str:
         """A share of the weighted time."""
         return percent(share_of_time(self.result, mass))
@@ -119,29 +131,70 @@ def result_sections(about: ReportInput) -> list[Section]:
     result = about.result
     # Methods without inputs for contributions have none to show.
     shares = result.contributions(_PARTS) if result.makeup is not None else None
-    definition = "Definition and reference" if about.command is None else "Definition, reference and command"
+    last = "Definition and reference" if about.command is None else "Definition, reference and command"
     title = f"How far apart are {about.names[0]} and {about.names[1]}?"
+    news = findings_in_words(about.found, about.names)
     evidence = " ".join(filter(None, (certainty(result, about.cost), sentence_of_test(result, about.cost))))
     summary = meaning(result, about.cost, about.names, cost_name=about.cost_name, state_name=about.state_name)
     return [
-        Section("answer", title, [Lead(summary), evidence, _on_scale(about), Remark(steps_that_matter(result))]),
-        Section("notes", "", [Notes(about.notes)] if about.notes else []),
-        Section("differences", "Where they differ", _differences(about, shares)),
+        Section("answer", title, [*([Lead(news)] if news else []), Lead(summary), evidence, _on_scale(about),
+                                  Remark(steps_that_matter(result))]),
+        Section("states", "States before and after", _states(about)),
+        Section("steps", "Steps that differ", _steps(about)),
+        Section("differences", "What accounts for the distance", _differences(about, shares)),
         Section("matches", "Which states correspond", _correspondence(about)),
+        Section("notes", "", [Notes(about.notes)] if about.notes else []),
+        Section("sequences", "Sequences, one per line", list(_sequences(about)), closed=True),
         Section("computation", "How it was computed", computation(about), closed=True),
         Section("contributions", "Contributions to the distance", list(_contributions(about, shares)), closed=True),
         Section("maps", "Heat maps: time together, encoder and decoder", list(_maps(about)), closed=True),
         Section("graphs", "The two processes as graphs", list(_graphs(about)), closed=True),
         Section("data", "The data", _data(about), closed=True),
         Section("run", "Convergence", _run(result), closed=True),
-        Section("definition", definition, _definition(about), closed=True),
-    ]
+        Section("definition", last, _definition(about), closed=True),
+    ]  # fmt: skip
+
+
+def _states(about: ReportInput) -> list[Item]:
+    found = about.found
+    said = [f"The first {_PARTS} of {len(found.states):,} states."] if len(found.states) > _PARTS else []
+    if found.sequences is not None:
+        whole = " and ".join(f"{n:,}" for n in found.sequences)
+        said.append(f"Percentages are shares of the {found.units} ({whole}) that have the state. {_SIGNIFICANT}")
+    return [found.states_table(about.names, _PARTS), *map(Remark, said)] if found.states else []
+
+
+def _steps(about: ReportInput) -> list[Item]:
+    found = about.found
+    if not found.largest(1):
+        return []
+    first, second = (shortened(name, 40) for name in about.names)
+    key: Line = (
+        "Arrows in ", First("blue"), f": steps taken more often in {second} than in {first}; in ", Second("orange"),
+        ": less often. Width: difference of the shares of all steps."
+        + (" Dashed: not significant." if found.sequences is not None else ""),
+    )  # fmt: skip
+    draw = partial(svg.difference, found, most=_ARROWS, title=f"steps that differ between {first} and {second}")
+    return [Picture(draw, key), found.steps_table(about.names, _TOP)]
+
+
+def _sequences(about: ReportInput) -> Iterator[Item]:
+    """Both recordings as lines of coloured steps, sorted; the most visited states have colours."""
+    sides = [side for side in (about.x, about.y) if isinstance(side, Samples) and side.n_episodes > 1]
+    if len(sides) < 2:
+        return
+    shades = svg.shades(sides, _SHADES)
+    yield f"Up to {_LINES} sequences of each, evenly from all in sorted order, and their first {_STEPS} states."
+    yield Swatches([*((shade, shortened(label)) for label, shade in shades.items()), ("var(--line)", "other states")])
+    for name, side in zip(about.names, sides, strict=True):
+        draw = partial(svg.sequences, side, shades, lines=_LINES, steps=_STEPS, title=f"sequences of {name}")
+        yield Picture(draw, shortened(name), beside=True)
 
 
 def result_card(result: Result) -> str:
     """The card of a notebook: the distance, its certainty and its largest contributions; cheap to compute."""
     about = ReportInput(result, cost_of(result))
-    ends = possible(result)
+    ends, main, news = possible(result), headline(result), findings_in_words(about.found, about.names)
     work = [describe(result.method), str(result.clock), seconds(result.seconds)]
     if result.n_samples:
         work.insert(1, f"{result.samples[0]:,} + {result.samples[1]:,} transitions")
@@ -151,23 +204,28 @@ def result_card(result: Result) -> str:
     return card(
         f"distance {figure(result.distance)}",
         (),
-        *(() if ends is None else (scale(result.distance, *span(result), ends),)),
+        *((news,) if news else ()),
+        *(() if ends is None else (scale(*main[:3], ends),)),
         f"{meaning(result)} {certainty(result)}",
-        Notes(merge_notes(result.diagnose(), ("X", "Y"))),
+        about.found.states_table(about.names, _TOP),
+        about.found.steps_table(about.names, _TOP),
         pairs(about, None).first(_TOP).without("cost", "amount")._replace(title="Largest contributions"),
+        Notes(merge_notes(result.diagnose(), ("X", "Y"))),
         Remark("; ".join(work)),
     )
 
 
 def _on_scale(about: ReportInput) -> Picture:
     """The distance on the scale of possible values, or above 0 if the largest possible value is unknown."""
-    result, (low, high) = about.result, span(about.result)
-    # Without a largest possible value the scale ends a quarter above everything drawn.
-    ticks = {} if about.known is None else {"truth": about.known}
+    result, (distance, low, high, before_end) = about.result, headline(about.result)
+    # The known distance includes the time after the end.
+    ticks = {} if about.known is None or before_end else {"truth": about.known}
     ends = possible(result, about.cost)
-    start, end = ends or (min(0.0, low, result.distance), 1.25 * max(high, result.distance, *ticks.values()) or 1.0)
+    # Without a largest possible value the scale ends a quarter above everything drawn.
+    start, end = ends or (min(0.0, low, distance), 1.25 * max(high, distance, *ticks.values()) or 1.0)
     words = ("identical", "maximally different") if ends is not None and start == 0.0 else ("", "")
-    caption = "The distance on the scale of possible values" if ends is not None else "The distance"
+    what = "The distance per step before both sequences have ended" if before_end else "The distance"
+    caption = f"{what}, on the scale of possible values" if ends is not None else what
     if result.confidence_interval is not None:
         level = f"{100 * result.confidence_interval.level:g} % confidence interval"
         caption += f"; the band is its {level}, {figure(low)} to {figure(high)}."
@@ -175,7 +233,7 @@ def _on_scale(about: ReportInput) -> Picture:
         caption += f"; proved between {figure(low)} and {figure(high)}."
     else:
         caption += "."
-    draw = partial(svg.interval, result.distance, low=low, high=high, ends=(start, end), words=words, ticks=ticks)
+    draw = partial(svg.interval, distance, low=low, high=high, ends=(start, end), words=words, ticks=ticks)
     return Picture(draw, caption)
 
 
@@ -190,6 +248,10 @@ def computation(about: ReportInput) -> list[Fact]:
     def add(key: str, label: str, text: str) -> None:
         facts.append(Fact(key, label, text))
 
+    if result.before_end is not None:
+        main, share = result.before_end, percent(result.active_share or 1.0)
+        ends = "" if main.low is None or main.high is None else f", {figure(main.low)} to {figure(main.high)}"
+        add("before_end", "before the end", f"{figure(main.distance)}{ends}: divided by {share}, the active share")
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         add("interval", "interval", f"{figure(low)} to {figure(high)} ({100 * level:g} % confidence)")
@@ -231,11 +293,8 @@ def computation(about: ReportInput) -> list[Fact]:
         if result.continuous is None:
             add("units", "resampled", f"{e.units}, permuted and halved; {e.n_solves} exact solves")
         if e.expected is not None and e.pvalue is not None:
-            add(
-                "equal",
-                "if equal",
-                f"{figure(e.expected)} on average between recordings of one process (p = {e.pvalue:.3g})",
-            )
+            expected = f"{figure(e.expected)} on average between recordings of one process (p = {e.pvalue:.3g})"
+            add("equal", "if equal", expected)
     if result.estimand != "process":
         add("estimand", "what is compared", "what follows what, averaged over visits: the data have memory")
     add("status", "status", f"{result.status.value}: {result.message}")
@@ -247,7 +306,7 @@ def _differences(about: ReportInput, shares: Contributions | None) -> list[Item]
     """The largest contributions to the distance, one sentence each."""
     if shares is None:
         return []
-    body: list[Item] = list(_one_sided(about))
+    body: list[Item] = []
     if shares.transitions:
         names = shortened(about.names[0], 40), shortened(about.names[1], 40)
         steps = [
@@ -264,23 +323,6 @@ def _differences(about: ReportInput, shares: Contributions | None) -> list[Item]
         tested = f"{_SIGNIFICANT} {estimated}, before the correction for bias."
         body.append(Remark(tested if about.judged else f"{estimated}; their significance is not known."))
     return body
-
-
-def _one_sided(about: ReportInput) -> Iterator[Line]:
-    """States that only one process has, the most visited first; nothing if names do not matter to the cost."""
-    labels = about.result.states_x, about.result.states_y
-    # Without a shared label all states are on one side only, which the notes say.
-    if set(labels[0]).isdisjoint(labels[1]) or not about.by_name:
-        return
-    for side, (name, own, other) in enumerate(zip(about.names, labels, reversed(labels), strict=True)):
-        # A state of one side only is a difference in itself, if names mean something.
-        visited, shared = about.result.state_law.sum(axis=1 - side), set(other)
-        alone = [k for k in np.argsort(-visited, kind="stable") if own[k] not in shared]
-        if alone:
-            parts = ((", ", Bold(shortened(own[k])), f" ({about.time(visited[k])} of the time)") for k in alone[:_TOP])
-            more = f" and {len(alone) - _TOP:,} more." if len(alone) > _TOP else "."
-            # Without the first ", ".
-            yield (f"Only in {shortened(name, 40)}: ", *list(chain.from_iterable(parts))[1:], more)
 
 
 def _pair(about: ReportInput, pair: PairShare) -> Line:
@@ -335,16 +377,7 @@ def matches(about: ReportInput) -> Table:
 def pairs(about: ReportInput, shares: Contributions | None) -> Table:
     """Contributions of pairs of states, time together times cost; with standard errors if `shares` has them."""
     first, second = (shortened(name, 40) for name in about.names)
-    head = (
-        f"in {first}",
-        f"while in {second}",
-        "of the distance",
-        "time",
-        "amount",
-        "error",
-        "significant",
-        "cost",
-    )
+    head = (f"in {first}", f"while in {second}", "of the distance", "time", "amount", "error", "significant", "cost")
     # Standard errors are known for the largest pairs only.
     known = {(p.x, p.y): p for p in shares.pairs} if shares is not None else {}
     parts = [] if about.cost is None else contributions(about.result, about.cost, most=_PARTS)
@@ -412,21 +445,11 @@ def _maps(about: ReportInput) -> Iterator[Item]:
     root = np.sqrt(result.state_law[np.ix_(i, j)])
     for title, description, values, rows, columns in (
         ("Together", f"time spent in each pair (root scale), {first} down, {second} across", root, x, y),
-        (
-            "Encoder",
-            f"the states of {second} that each state of {first} corresponds to",
-            result.encoder[np.ix_(i, j)],
-            x,
-            y,
-        ),
-        (
-            "Decoder",
-            f"the states of {first} that each state of {second} corresponds to",
-            result.decoder[np.ix_(j, i)],
-            y,
-            x,
-        ),
-    ):
+        ("Encoder", f"the states of {second} that each state of {first} corresponds to",
+         result.encoder[np.ix_(i, j)], x, y),
+        ("Decoder", f"the states of {first} that each state of {second} corresponds to",
+         result.decoder[np.ix_(j, i)], y, x),
+    ):  # fmt: skip
         draw = partial(svg.heat_map, values, rows, columns, title=title)
         yield Picture(draw, f"{title}: {description}", beside=max(len(i), len(j)) <= 16)
 
@@ -517,19 +540,5 @@ def _run(result: Result) -> list[Item]:
 
 def _definition(about: ReportInput) -> list[Item]:
     """The definition, the reference, and the command for the same result."""
-    clock = about.result.clock
-    formula = f"{CLOCKS[clock.name].least}, where c is the cost,"
-    if clock.name == "discount":
-        formula = "(1 - discount) · E[Σ discountᵗ · cost(Xₜ, Yₜ)]"
-    from_data = (
-        "From data it is computed for the estimated chains; with a discount it is corrected for their upward bias, and "
-        "has a confidence interval for the true distance. "
-    )
-    if about.result.continuous is not None:
-        from_data = "Here it is estimated from recordings of real vectors; cells only show what corresponds to what. "
-    definition = (
-        f"The distance is the least value of {formula} over all couplings of the two processes in which neither "
-        f"depends on the future of the other (bicausal couplings; bisimulation metric). {from_data}"
-        "Calo, Jonsson, Neu, Schwartz, Segovia-Aguas: Distances for Markov chains from sample streams (2025)."
-    )
-    return [definition] if about.command is None else [definition, "To reproduce this result:", Code(about.command)]
+    text = definition(about.result)
+    return [text] if about.command is None else [text, "To reproduce this result:", Code(about.command)]

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from somcot.live.monitor import Monitor
-from somcot.many.drift import Drift, short
+from somcot.many.drift import Change, Drift, short
 from somcot.many.record import DistanceMatrix
-from somcot.plumbing.html import Code, Fact, First, Lead, Mark, Notes, Picture, Second, Section, Table, card
+from somcot.plumbing.html import (
+    Code,
+    Fact,
+    First,
+    Item,
+    Lead,
+    Mark,
+    Notes,
+    Picture,
+    Second,
+    Section,
+    Swatches,
+    Table,
+    card,
+)
+from somcot.plumbing.notes import arranged, in_words
 from somcot.plumbing.text import decimals, label_text, percent
 from somcot.report import svg
 from somcot.report.pages import page, write_page
+from somcot.report.sentences import findings_in_words
 from somcot.result import Result
 
 __all__ = [
@@ -23,6 +41,7 @@ __all__ = [
     "changes",
     "drift_card",
     "drift_sections",
+    "drift_states",
     "matrix_findings",
     "matrix_pairs",
     "matrix_sections",
@@ -40,6 +59,7 @@ def _name(label: Hashable) -> str:
 # --- A matrix of distances.
 
 _LISTED = 500  # rows of the table
+_FEW = 6  # processes and pairs that are named in a sentence
 _DRAWN = 80  # largest number of processes in a picture
 
 
@@ -58,18 +78,44 @@ def matrix_sections(
     unit : str
         The name of the cost.
     """
-    n, m = matrix.shape
     # One list compared with itself, or two lists.
-    title = f"Distances between {n} processes" if matrix.square else f"Distances of {n} from {m} processes"
+    title = f"Distances between {_listed(matrix.labels)}"
+    if not matrix.square:
+        title = f"Distances of {_listed(matrix.labels)} from {_listed(matrix.other_labels)}"
     table = matrix_pairs(matrix)
     cut = f"The nearest {_LISTED} of {len(table.rows)} pairs; a .csv file has all."
     return [
-        Section("answer", title, [" ".join([*matrix_findings(matrix), *_extremes(matrix, unit)])]),
+        Section("answer", title, [*map(Lead, matrix_findings(matrix)), *_extremes(matrix)]),
         *_matrix_pictures(matrix),
         _notes([*matrix.notes, *notes], 40),
         Section("numbers", "The numbers", [*([cut] if len(table.rows) > _LISTED else []), table.first(_LISTED)]),
+        Section("method", "How it was computed", [" ".join(_method(matrix, unit))], closed=True),
         *_again(command),
     ]
+
+
+def _listed(labels: Sequence[Hashable]) -> str:
+    """Few processes by name, many by their number."""
+    if len(labels) > _FEW:
+        return f"{len(labels)} processes"
+    *most, last = map(_name, labels)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _scale(matrix: DistanceMatrix) -> list[Swatches]:
+    """The key of the heat map, with its break at what chance alone would give."""
+    chance = matrix.within_chance
+    off = ~np.eye(*matrix.shape, dtype=bool) if matrix.square else np.ones(matrix.shape, dtype=bool)
+    parts = ((chance, "var(--soft)", "as expected by chance"), (None if chance is None else ~chance, "var(--accent)",
+             "larger than expected by chance"))  # fmt: skip
+    rows = []
+    for which, shade, words in parts:
+        values = matrix.values[off & which & ~np.isnan(matrix.values)] if which is not None else np.empty(0)
+        if len(values):
+            top = float(np.nanmax(matrix.values))
+            ends = dict.fromkeys(_rounded(float(end), top) for end in (values.min(), values.max()))
+            rows.append((shade, f"{words}: {' to '.join(ends)}"))
+    return [Swatches(rows)] if rows else []
 
 
 def write_matrix(path: str | os.PathLike[str], matrix: DistanceMatrix, **more: Any) -> None:
@@ -83,7 +129,7 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
     if matrix.apart is not None:
         n, m = matrix.apart
         level = f"{100 * (matrix.confidence or 0.0):g} % {'simultaneous ' if matrix.simultaneous else ''}intervals"
-        findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.")
+        findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.{_by_name(matrix, n, m)}")
     if matrix.tests is not None:
         # Each pair once: a symmetric matrix has both.
         tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted
@@ -94,8 +140,22 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
     return findings
 
 
-def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
-    """The nearest and the farthest pair, and how the distances were computed."""
+def _by_name(matrix: DistanceMatrix, n: int, m: int) -> str:
+    """The pairs that differ or, if these are most, the pairs that do not; empty if both are many."""
+    chance = matrix.within_chance
+    if chance is None or min(n, m - n) > _FEW or n in (0, m):
+        return ""
+    which = ~chance if n <= m - n else chance
+    pairs = [
+        f"{_name(matrix.labels[i])} and {_name(matrix.other_labels[j])}"
+        for i, j in np.argwhere(which & ~np.isnan(matrix.values)).tolist()
+        if not matrix.square or i < j
+    ]
+    return f" {'These are' if n <= m - n else 'The others are'} {'; '.join(pairs)}."
+
+
+def _extremes(matrix: DistanceMatrix) -> Iterator[str]:
+    """The nearest and the farthest pair."""
     # The diagonal, which is 0, is not the nearest pair.
     values = np.where(np.eye(*matrix.shape, dtype=bool) if matrix.square else False, np.nan, matrix.values)
     if np.isnan(values).all():
@@ -108,12 +168,16 @@ def _extremes(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
         for i, j in (near, far)
     )
     yield f"Nearest: {nearest}; farthest: {farthest}."
+    if matrix.n_failed:
+        yield f"{matrix.n_failed} cell(s) have no distance."
+
+
+def _method(matrix: DistanceMatrix, unit: str) -> Iterator[str]:
+    """How the distances were computed."""
     yield f"The cost is {unit}, the {matrix.timing.removeprefix('the ')}, the method {matrix.method}."
     if matrix.confidence is not None:
         together = "simultaneously" if matrix.simultaneous else "individually"
         yield f"The intervals hold {together} with {100 * matrix.confidence:g} % confidence."
-    if matrix.n_failed:
-        yield f"{matrix.n_failed} cell(s) have no distance."
 
 
 def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
@@ -121,10 +185,14 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
         few = f"Pictures are drawn for up to {_DRAWN} processes; these are {max(matrix.shape)}."
         # Labels in a larger picture are unreadable.
         return [Section("heat", "", [few])]
+    chance = matrix.within_chance
     if not matrix.square or np.isnan(matrix.uncut).any() or len(matrix.labels) < 2:
         missing = " Crossed cells have no distance; the table gives the reasons." if matrix.n_failed else ""
-        heat = partial(svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances")
-        return [Section("heat", "All distances", [f"Darker cells: larger distances.{missing}", Picture(heat)])]
+        heat = partial(
+            svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances", chance=chance
+        )
+        darker = f"Darker cells: larger distances.{missing}"
+        return [Section("heat", "All distances", [darker, *_scale(matrix), Picture(heat)])]
     from scipy.cluster.hierarchy import dendrogram
 
     drawn = dendrogram(matrix.linkage(), no_plot=True)
@@ -133,11 +201,12 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     top = max(map(max, links[0])) or 1.0  # all distances may be 0
     circles = "" if matrix.confidence is None else " Circles show the uncertainty of the distances of a process."
     near = f"Distances in the plane approximate those above as closely as two dimensions allow.{circles}"
-    heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances")
+    grey = None if chance is None else chance[np.ix_(order, order)]
+    heat = partial(svg.heat_map, matrix.values[np.ix_(order, order)], labels, labels, title="distances", chance=grey)
     tree = partial(svg.tree, *links, labels, _rounded(top, top))
     return [
         Section("heat", "All distances", [
-            "Darker cells: larger distances. Similar processes are adjacent.", Picture(heat)]),
+            "Darker cells: larger distances. Similar processes are adjacent.", *_scale(matrix), Picture(heat)]),
         Section("tree", "Hierarchical clustering", [
             "Branches join at the mean distance between their members.", Picture(tree)]),
         Section("map", "Map", [
@@ -169,8 +238,10 @@ def _rounded(value: float, top: float) -> str:
 
 
 def _notes(messages: Iterable[str], most: int) -> Section:
-    shown = [label_text(message, 400) for message in messages][:most]
-    return Section("notes", "", [Notes(shown)] if shown else [])
+    # Notes on single processes are joined, so that each is there once.
+    shown = [label_text(message, 2000) for message in arranged(messages, spelling=in_words)]
+    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
+    return Section("notes", "", [Notes([*shown[:most], *more])] if shown else [])
 
 
 def _again(command: str | None) -> list[Section]:
@@ -205,17 +276,18 @@ def drift_sections(
     key = (First("Round"), f": distance from {reference}. ", Second("Square"), ": from the period before. "
            "Filled: changed. Lines: intervals.")  # fmt: skip
     after, before = _name(drift.largest.period), _name(drift.largest.against)
-    steps = causes(drift, _CAUSES)
     why = (
         f"{after} against {before}: the transitions whose change contributes most to the distance. Significant ones "
         "are marked."
     )
+    steps: list[Item] = [why, causes(drift, _CAUSES)] if drift.alarm and drift.result.makeup is not None else []
     return [
-        Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence()), method]),
-        Section("chart", "Period by period", [Picture(partial(svg.changes, drift), key)]),
-        Section("causes", "Where the largest change comes from", [why, steps] if steps.rows else []),
+        Section("answer", f"Has {source or 'the process'} changed?", [Lead(drift.sentence())]),
+        Section("chart", "Period by period", [Picture(partial(_chart, drift), key)]),
+        Section("causes", "Where the largest change comes from", [*drift_states(drift), *steps]),
         _notes([*drift.notes, *notes], 20),
-        Section("numbers", "All comparisons", [changes(drift)]),
+        Section("numbers", "All comparisons", [changes(drift)], closed=True),
+        Section("method", "How it was computed", [method], closed=True),
         *_again(command),
     ]
 
@@ -250,9 +322,77 @@ def causes(drift: Drift, most: int) -> Table:
     return Table(("from", "to", f"in {before}", f"in {after}", "contribution", ""), rows, "llrrrl")
 
 
+_PERIODS = 16  # periods named below the chart
+_PHONE = 500.0  # wider charts scroll, because shrunk text would be too small
+
+
+def _chart(drift: Drift) -> str:
+    """Distances over the periods with intervals: two series, distinguished by colour and shape."""
+    n = len(drift.periods)
+    # Narrow enough for a phone with few periods, wide enough to tell marks apart with many.
+    step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
+    width = left + step * n + right
+    top = max((c.high for c in drift.changes if c.high == c.high), default=0.0) or 1.0  # NaN differs from itself
+    place = {label: k for k, label in enumerate(drift.periods)}
+
+    def down(value: float) -> float:
+        return 12.0 + height * (1.0 - min(max(value, 0.0), top) / top)
+
+    def across(k: int, shift: float = 0.0) -> float:
+        return left + step * (k + 0.5) + shift
+
+    parts = [f'<line class="axis" x1="{left}" y1="{down(0)}" x2="{width - right}" y2="{down(0)}"/>']
+    parts += [
+        f'<text x="{left - 6}" y="{down(value)}" dy=".35em" text-anchor="end">{value:.3g}</text>'
+        for value in (0.0, 0.5 * top, top)
+    ]
+    parts += [_dot(c, across(place[c.period], -3.5), down, drift.level, "accent") for c in drift.against_reference()]
+    for change in drift.against_before():
+        later = max(place[change.period], place[change.against])
+        parts.append(_dot(change, across(later, 3.5), down, drift.level, "other"))
+    for k in range(0, n, -(-n // _PERIODS)):
+        x, y = across(k), down(0) + 14.0
+        name = escape(label_text(drift.periods[k], 14))
+        parts.append(f'<text x="{x}" y="{y}" text-anchor="end" transform="rotate(-40 {x} {y})">{name}</text>')
+    return svg.svg(width, height + 90, "".join(parts), "distances over the periods", fit=width < _PHONE)
+
+
+def _dot(change: Change, x: float, down: Callable[[float], float], level: float, colour: str) -> str:
+    paint = f"var(--{colour})"
+    fill = paint if change.adjusted <= level else "var(--ground)"
+    y = down(change.distance)
+    title = (
+        f"<title>{escape(_name(change.period))} against {escape(_name(change.against))}: {change.distance:.4f}, "
+        f"adjusted p {change.adjusted:.4f}</title>"
+    )
+    line = (
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{down(change.low):.1f}" y2="{down(change.high):.1f}" stroke="{paint}" '
+        'stroke-width="1.5"/>'
+        if change.low == change.low
+        else ""
+    )
+    shape = (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"'
+        if colour == "accent"
+        else f'<rect x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"'
+    )
+    return f'<g>{title}{line}{shape} fill="{fill}" stroke="{paint}" stroke-width="1.5"/></g>'
+
+
+def drift_states(drift: Drift) -> list[Item]:
+    """What is new, has vanished or differs in the largest change; nothing if no change is significant."""
+    if not drift.alarm:
+        return []
+    found, names = drift.result.findings(), (_name(drift.largest.against), _name(drift.largest.period))
+    news = findings_in_words(found, names)
+    body: list[Item] = [news, found.states_table(names, _CAUSES)]
+    return body if news else []
+
+
 def drift_card(drift: Drift) -> str:
     """The notebook card of drift."""
-    return card("Drift", (), changes(drift).without("transitions", "p"), Notes(drift.notes), sub=drift.sentence())
+    table = changes(drift).without("transitions", "p")
+    return card("Drift", (), table, *drift_states(drift), Notes(drift.notes), sub=drift.sentence())
 
 
 # --- A monitor.
@@ -287,7 +427,7 @@ def monitor_sections(
     ]
     if monitor.new_labels:
         rows.append(("new labels", ", ".join(_name(s) for s in monitor.new_labels[:10])))
-    chart = Picture(partial(svg.evidence, curve, None if alarm is None else alarm.event))
+    chart = Picture(partial(_evidence, curve, None if alarm is None else alarm.event))
     moves = [
         (_name(m.source), _name(m.target), f"{m.before:.1%}", f"{m.now:.1%}", f"{m.n_seen:,}",
          f"{m.surprise:+.1f}")
@@ -304,6 +444,31 @@ def monitor_sections(
         ),
         Section("numbers", "The numbers", [Fact(name, name, text) for name, text in (*rows, *facts)]),
     ]
+
+
+def _evidence(curve: Sequence[tuple[int, float]], alarm: int | None) -> str:
+    """Evidence for a change over the events on a logarithmic scale from 1e-7 to 1, and the event of the alarm."""
+    width, height = 440.0, 130.0
+    first, last = curve[0][0], max(curve[-1][0], curve[0][0] + 1)
+
+    def across(event: float) -> float:
+        return 50 + (width - 60) * (event - first) / (last - first)
+
+    def down(share: float) -> float:
+        # A logarithmic scale: evidence grows by factors.
+        return 10 + (height - 30) * min(max(-math.log10(max(share, 1e-7)) / 7.0, 0.0), 1.0)
+
+    line = " ".join(f"{across(event):.1f},{down(share):.1f}" for event, share in curve)
+    parts = [
+        f'<polyline points="{line}" class="curve"/><line x1="50" x2="{width - 10:g}" y1="{down(1):.1f}" '
+        f'y2="{down(1):.1f}" stroke="currentColor" stroke-dasharray="4 3" opacity=".6"/>',
+        f'<text x="4" y="{down(1) + 4:.1f}">alarm</text><text x="4" y="{down(0) + 4:.1f}">1e-7</text>',
+        f'<text x="50" y="{height - 2:g}">{first:,}</text>',
+        f'<text x="{width - 10:g}" y="{height - 2:g}" text-anchor="end">event {last:,}</text>',
+    ]
+    if alarm is not None and first <= alarm <= last:
+        parts.append(f'<circle cx="{across(alarm):.1f}" cy="{down(1):.1f}" r="4" class="dot"/>')
+    return svg.svg(width, height, "".join(parts), "evidence over time", fluid=True)
 
 
 def write_status(path: str | os.PathLike[str], monitor: Monitor, *, refresh: int | None = None, **more: Any) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.cells import Continuous
-from somcot.contributions import TransitionShare
+from somcot.clocks import CLOCKS
+from somcot.contributions import Findings, StateChange, TransitionShare
 from somcot.costs import check_cost
 from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag
-from somcot.plumbing.notes import arranged
+from somcot.plumbing.notes import Spelling, arranged, python_spelling
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
 
@@ -26,6 +28,9 @@ __all__ = [
     "continuous_facts",
     "contributions",
     "cost_of",
+    "definition",
+    "findings_in_words",
+    "headline",
     "map_in_words",
     "meaning",
     "merge_notes",
@@ -53,6 +58,8 @@ _AGREES = {
     (False, True): "does not find a difference, though {p}: treat this as inconclusive.",
     (False, False): "does not find a difference either {p}.",
 }
+# The same if single states or steps differ significantly, which the distance as a whole may not show.
+_NOT_THE_WHOLE = "of the distance as a whole is not significant {p}: the differences listed here are too rare for it."
 
 
 def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
@@ -100,6 +107,25 @@ def span(result: Result) -> Bounds:
     return result.bounds if result.claim is Claim.PROVED else Bounds(result.distance, result.distance)
 
 
+class Headline(NamedTuple):
+    """The number of the first sentence with its ends, and whether it is that of `Result.before_end`."""
+
+    distance: float
+    low: float
+    high: float
+    before_end: bool
+
+
+def headline(result: Result) -> Headline:
+    """The number of the first sentence: of the steps before both sequences have ended, if they end."""
+    ended = result.before_end
+    if ended is None:
+        return Headline(result.distance, *span(result), before_end=False)
+    share = result.active_share or 1.0
+    low, high = (min(end / share, ended.distance) for end in span(result)) if ended.low is None else ended[1:]
+    return Headline(ended.distance, low or 0.0, high or 0.0, before_end=True)
+
+
 def meaning(
     result: Result,
     cost: ArrayLike | None = None,
@@ -120,13 +146,21 @@ def meaning(
     """
     # Estimates are rounded claims: "about".
     about, clock = "" if result.claim is Claim.PROVED else "about ", result.clock
+    main = headline(result)
+    distance, share_of, during = main.distance, clock.share, clock.during
+    if main.before_end:
+        share_of, during = (
+            "the steps before both sequences have ended",
+            "Over the steps before both sequences have ended",
+        )
     if by_labels(result, cost):
         where = f"in a different state{f' ({state_name})' if state_name else ''} than {names[0]}"
         if clock.name == "total":
             return f"{clock.during}, {names[1]} is {where} for {about}{figure(result.distance)} steps on average."
         # "about less than" would be said otherwise.
-        share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
-        return f"On {share.replace('about less', 'less')} of {clock.share}, {names[1]} is {where}."
+        share = "none" if distance <= 0.0 else about + percent(distance).replace("< ", "less than ")
+        after = f" {_with_the_end(result, percent)}" if main.before_end else ""
+        return f"On {share.replace('about less', 'less')} of {share_of}, {names[1]} is {where}.{after}"
     ends = possible(result, cost)
     if result.continuous is not None:
         text = f"{clock.during}, {names[0]} and {names[1]} differ by {about}{_in_units(result, cost_name)} on average"
@@ -135,16 +169,26 @@ def meaning(
     # Costs by name carry their column, as in "attribute:size".
     kind, _, column = (cost_name or "").partition(":")
     if kind == "attribute" and column and _is_either_or(result, cost):
-        share = "none" if result.distance <= 0.0 else about + percent(result.distance).replace("< ", "less than ")
-        return f"On {share.replace('about less', 'less')} of the steps that matter, {names[1]} differs in {column!r}."
+        share = "none" if distance <= 0.0 else about + percent(distance).replace("< ", "less than ")
+        after = f" {_with_the_end(result, percent)}" if main.before_end else ""
+        of = share_of if main.before_end else "the steps that matter"
+        return f"On {share.replace('about less', 'less')} of {of}, {names[1]} differs in {column!r}.{after}"
     differ = f"differ in {column!r} by" if kind in ("reward", "attribute") and column else "differ by"
     how = "in total, on average" if clock.name == "total" else "on average"
-    text = f"{clock.during}, {names[0]} and {names[1]} {differ} {about}{figure(result.distance)} {how}"
+    text = f"{during}, {names[0]} and {names[1]} {differ} {about}{figure(distance)} {how}"
+    after = f" {_with_the_end(result, figure)}" if main.before_end else ""
     if ends is None:
-        return f"{text}."
+        return f"{text}.{after}"
     if ends[0] != 0.0:
-        return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible."
-    return f"{text}: {percent(result.distance / ends[1])} of the largest possible difference, {figure(ends[1])}."
+        return f"{text}, where {figure(ends[0])} to {figure(ends[1])} is possible.{after}"
+    return f"{text}: {percent(distance / ends[1])} of the largest possible difference, {figure(ends[1])}.{after}"
+
+
+def _with_the_end(result: Result, shown: Callable[[float], str]) -> str:
+    """The discounted distance, which counts the time after the end as equal."""
+    return (
+        f"With the time after the end, in which they no longer differ, it is {shown(result.distance)} ({result.clock})."
+    )
 
 
 def map_in_words(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
@@ -170,6 +214,24 @@ def steps_that_matter(result: Result) -> str:
     return f"{result.clock.explained} The two are run side by side so that they differ as little as possible."
 
 
+def definition(result: Result) -> str:
+    """The definition of the distance, and the reference."""
+    formula = f"{CLOCKS[result.clock.name].least}, where c is the cost,"
+    if result.clock.name == "discount":
+        formula = "(1 - discount) · E[Σ discountᵗ · cost(Xₜ, Yₜ)]"
+    from_data = (
+        "From data it is computed for the estimated chains; with a discount it is corrected for their upward bias, and "
+        "has a confidence interval for the true distance. "
+    )
+    if result.continuous is not None:
+        from_data = "Here it is estimated from recordings of real vectors; cells only show what corresponds to what. "
+    return (
+        f"The distance is the least value of {formula} over all couplings of the two processes in which neither "
+        f"depends on the future of the other (bicausal couplings; bisimulation metric). {from_data}"
+        "Calo, Jonsson, Neu, Schwartz, Segovia-Aguas: Distances for Markov chains from sample streams (2025)."
+    )
+
+
 def share_of_time(result: Result, mass: float) -> float:
     """The share of the weighted time; for a total cost, the share of the expected visits."""
     return mass / (float(result.state_law.sum()) or 1.0) if result.clock.name == "total" else mass
@@ -186,7 +248,8 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
             return "This is an approximation without an error bound."
         why = "no interval was requested" if result.discount < 1.0 else "intervals are not available with this clock"
         return f"This is estimated from recordings; {why}, so its error is not known."
-    low, high, level = result.confidence_interval
+    level = result.confidence_interval.level
+    _, low, high, _ = headline(result)
     shown = percent if by_labels(result, cost) else figure
     where = f"lies between {shown(low)} and {shown(high)}"
     # Both ends round to the same text, which would read as an interval of width 0.
@@ -195,6 +258,8 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     text = f"With {100 * level:g} % confidence the true value {where}"
     if _differs(result, cost):
         return f"{text}: the difference is statistically significant."
+    if result.findings().marked:
+        return f"{text}, so its size is uncertain; the differences listed below are statistically significant."
     return f"{text}, which includes no difference."
 
 
@@ -213,11 +278,60 @@ def sentence_of_test(result: Result, cost: ArrayLike | None = None) -> str:
         pvalue, level = result.estimate.pvalue, _LEVEL
         if result.confidence_interval is not None:  # the lower end is above the minimum exactly if this test rejects
             level = 0.5 - 0.5 * result.confidence_interval.level + 1e-9
-        return f"{_TEST_OF_UNITS} {_AGREES[pvalue <= level, _differs(result, cost)].format(p=f'(p = {pvalue:.3g})')}"
+        return f"{_TEST_OF_UNITS} {_agrees(result, cost, pvalue <= level).format(p=f'(p = {pvalue:.3g})')}"
     rows = rows_pvalue(result) if result.n_samples and result.continuous is None else None
     if rows is None:
         return ""
-    return f"{_TEST} {_AGREES[rows <= _LEVEL, _differs(result, cost)].format(p=f'(p = {rows:.3g})')}"
+    return f"{_TEST} {_agrees(result, cost, rows <= _LEVEL).format(p=f'(p = {rows:.3g})')}"
+
+
+def _agrees(result: Result, cost: ArrayLike | None, rejected: bool) -> str:
+    differs = _differs(result, cost)
+    return _NOT_THE_WHOLE if not (rejected or differs) and result.findings().marked else _AGREES[rejected, differs]
+
+
+_NAMED = 3  # new or vanished states in a sentence
+
+
+def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
+    """What is new, what has vanished, and how much else differs significantly; empty if nothing does.
+
+    Examples
+    --------
+    >>> row = StateChange("error", 0, 44, 0, 32, 0.0, 0.01, 1e-9, 1e-8, True, "new")
+    >>> findings_in_words(Findings((row,), (), (500, 400)), ("May", "June"))
+    'New in June: error (44 visits, 8.0 % of the sequences).'
+    """
+    said, named = [], 0
+    kinds = (("new", f"New in {names[1]}", 1), ("vanished", f"No longer in {names[1]}", 0))
+    for kind, text, side in kinds:
+        states = [row for row in found.states if row.marked and row.kind == kind]
+        whole = {row.state for row in found.states if row.kind == kind}
+        # Steps of a new state are no news of their own.
+        steps = [s for s in found.largest(len(found.steps)) if s.marked and s.kind == kind]
+        steps = [s for s in steps if not {s.state, s.next_state} & whole]
+        listed = [_visited(row, found, side) for row in states[:_NAMED]]
+        if steps:
+            arrows = [f"{label_text(s.state, 40)} \u2192 {label_text(s.next_state, 40)}" for s in steps[:_NAMED]]
+            listed.append(f"the step{'s' if len(arrows) > 1 else ''} {', '.join(arrows)}")
+        if listed:
+            more = len(states) + len(steps) - len(states[:_NAMED]) - len(steps[:_NAMED])
+            said.append(f"{text}: {', '.join(listed)}{f' and {more} more' if more else ''}.")
+        named += len(states) + len(steps)
+    rest = found.marked - named
+    if rest:
+        what = f"state{'s' * (rest > 1)} {'and' if rest > 1 else 'or'} step{'s' * (rest > 1)}"
+        said.append(f"{rest} {'other ' * bool(said)}{what} differ{'s' * (rest == 1)} significantly.")
+    return " ".join(said)
+
+
+def _visited(row: StateChange, found: Findings, side: int) -> str:
+    n = (row.visits_x, row.visits_y)[side]
+    units = (row.sequences_x, row.sequences_y)[side]
+    if n is None or units is None or found.sequences is None:
+        return label_text(row.state, 40)
+    share = percent(units / found.sequences[side])
+    return f"{label_text(row.state, 40)} ({n:,} visit{'s' if n != 1 else ''}, {share} of the {found.units})"
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
@@ -309,7 +423,7 @@ def continuous_facts(
     return rows
 
 
-def merge_notes(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
+def merge_notes(messages: Iterable[str], names: tuple[str, str], spelling: Spelling = python_spelling) -> list[str]:
     """Notes with the names of x and y, without duplicates, the most important first; see `Note`.
 
     Examples
@@ -318,7 +432,7 @@ def merge_notes(messages: Iterable[str], names: tuple[str, str]) -> list[str]:
     >>> merge_notes([Note("memory-episodes", "x"), "no code", Note("too-alike")], ("May", "June"))[0]
     'the recordings are more alike than independent recordings of one process can be; are these the same sessions?'
     """
-    return arranged(messages, {"x": names[0], "y": names[1]})
+    return arranged(messages, {"x": names[0], "y": names[1]}, spelling)
 
 
 def short(names: tuple[str, str], longest: int = 60) -> tuple[str, str]:

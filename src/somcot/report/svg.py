@@ -5,32 +5,34 @@ Colours are CSS variables of the page (`--accent`, `--other`, `--line`), so that
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from somcot.cells import Cells
+from somcot.contributions import Findings
 from somcot.plumbing.arrays import Bools, Floats
-from somcot.plumbing.html import place_labels
+from somcot.plumbing.html import place_labels, shortened
 from somcot.plumbing.text import LONGEST, figure, label_text
-
-if TYPE_CHECKING:  # distances between two processes do not load those between many
-    from somcot.many.drift import Change, Drift
+from somcot.samples import Samples
 
 __all__ = [
     "bars",
     "cells_in_plane",
-    "changes",
     "colours",
-    "evidence",
+    "difference",
     "graph",
     "heat_map",
     "interval",
     "map_of",
+    "sequences",
+    "shades",
     "svg",
     "trace",
     "tree",
@@ -42,8 +44,12 @@ __all__ = [
 _SHADES = 12
 
 
-def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str) -> str:
+def heat_map(
+    values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], *, title: str, chance: Bools | None = None
+) -> str:
     """A heat map with labels: darker cells for larger values, blank for almost zero, crossed for NaN.
+
+    Cells of `chance`, which are not distinguishable from 0, are grey.
 
     Examples
     --------
@@ -55,7 +61,7 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
     cell = 22 if max(n, m) <= 16 else 18 if max(n, m) <= 30 else 13  # pixels: large maps get smaller cells
     left, below = _label_room(rows), _label_room(columns)
     # Cells first, so that labels are drawn on top.
-    parts = [_shade(values, cell)]
+    parts = [_shade(values, cell, np.zeros(values.shape, np.bool_) if chance is None else chance)]
     size = min(cell - 2, 12)
     for i, label in enumerate(rows):
         parts.append(f'<text x="-6" y="{(i + 0.5) * cell:g}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
@@ -67,8 +73,8 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
     return svg(left + m * cell + 8, 6 + n * cell + below, body, title)
 
 
-def _shade(values: Floats, cell: int) -> str:
-    """One path per shade: far smaller than one element per cell."""
+def _shade(values: Floats, cell: int, chance: Bools) -> str:
+    """One path per shade and colour: far smaller than one element per cell."""
     missing = np.isnan(values)
     top = float(values[~missing].max(initial=0.0))
     paths = [_crosses(np.argwhere(missing), cell)] if missing.any() else []
@@ -76,11 +82,12 @@ def _shade(values: Floats, cell: int) -> str:
         return "".join(paths)
     # Rounding to twelve shades allows one path per shade.
     level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # values near zero stay blank
-    for shade in range(1, _SHADES + 1):
-        places = np.argwhere(level == shade).tolist()
+    level = np.where(chance & ~missing, np.maximum(level, 2), level)  # ... unless they were tested
+    for shade, kind in itertools.product(range(1, _SHADES + 1), ("cell", "chance")):
+        places = np.argwhere((level == shade) & (chance == (kind == "chance"))).tolist()
         if places:
             d = "".join(f"M{j * cell} {i * cell}h{cell - 1}v{cell - 1}h{1 - cell}z" for i, j in places)
-            paths.append(f'<path class="cell" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
+            paths.append(f'<path class="{kind}" fill-opacity="{shade / _SHADES:.2f}" d="{d}"/>')
     return "".join(paths)
 
 
@@ -117,7 +124,7 @@ def interval(
         f'<line x1="{room}" x2="{width - room}" y1="34" y2="34" class="axis"/>',
         f'<rect x="{at(low):.1f}" y="26" width="{max(at(high) - at(low), 2):.1f}" height="16" rx="4" class="band"/>',
         f'<line x1="{at(distance):.1f}" x2="{at(distance):.1f}" y1="20" y2="48" class="mark"/>',
-        f'<text x="{middle:.1f}" y="13" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
+        f'<text x="{middle:.1f}" y="16" text-anchor="middle" font-size="15" class="strong">{figure(distance)}</text>',
         f'<text x="{room}" y="64">{start:.3g}{said[0]}</text>',
         f'<text x="{width - room}" y="64" text-anchor="end">{end:.3g}{said[1]}</text>',
     ]
@@ -194,47 +201,136 @@ def colours(n: int) -> list[str]:
 
 
 def graph(weights: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, title: str) -> str:
-    """States on a circle, sized by visits, with edges weighted by frequency."""
-    n, radius = len(labels), 110.0
-    room = 24.0 + 6.4 * max((len(label_text(label, 16)) for label in labels), default=0)
-    angle = 2 * math.pi * np.arange(n) / max(n, 1) - math.pi / 2
-    places = np.stack([room + radius + radius * np.cos(angle), 40 + radius + radius * np.sin(angle)], axis=1)
-    visits = weights.sum(axis=1)
-    # Square roots: areas are proportional to visits.
-    sizes = 4 + 16 * np.sqrt(visits / max(float(visits.max()), 1e-300))
-    parts = [_arrows(weights, places)]
-    for i, label in enumerate(labels):
-        x, y = places[i].tolist()
-        out = sizes[i] + 5
-        # Labels point away from the circle.
-        anchor = "middle" if abs(math.cos(angle[i])) < 0.2 else "start" if math.cos(angle[i]) > 0 else "end"
-        tx, ty = x + out * math.cos(angle[i]), y + out * math.sin(angle[i])
-        dy = ".35em" if anchor != "middle" else "0" if math.sin(angle[i]) < 0 else ".8em"
-        parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" fill="{fills[i]}"/>'
-            f'<text x="{tx:.1f}" y="{ty:.1f}" dy="{dy}" text-anchor="{anchor}">{_shown(label, 16)}</text>'
-        )
-    return svg(2 * (room + radius), 2 * radius + 80, "".join(parts), title)
+    """States on a circle, sized by visits, with arrows weighted by frequency."""
+    between = weights - np.diag(np.diag(weights))
+    top = float(between.max(initial=0.0)) or 1.0
+    arrows = [  # arrows below 2 % of the largest are left out
+        _Arrow(i, j, share, "edge", f'stroke-opacity="{0.15 + 0.6 * share:.2f}"')
+        for i, j in np.argwhere(between > 0.02 * top).tolist()
+        for share in (float(between[i, j]) / top,)
+    ]
+    return _ring(labels, weights.sum(axis=1), [f'fill="{fill}"' for fill in fills], arrows, title)
 
 
-def _arrows(weights: Floats, places: NDArray[np.float64]) -> str:
-    """Curved lines, so that the two directions between a pair of states do not overlap."""
-    top = float((weights - np.diag(np.diag(weights))).max())
-    if top <= 0:
-        return ""
-    parts = []
-    for i, j in np.argwhere(weights > 0.02 * top).tolist():  # arcs below 2 % of the largest are left out
-        if i == j:
-            continue
-        (x0, y0), (x1, y1) = places[i].tolist(), places[j].tolist()
-        # A quadratic curve, bent to the right of its direction.
-        cx, cy = (x0 + x1) / 2 - 0.12 * (y1 - y0), (y0 + y1) / 2 + 0.12 * (x1 - x0)
-        share = float(weights[i, j]) / top
+def difference(found: Findings, *, most: int, title: str) -> str:
+    """Steps that are taken more and less often in the second process than in the first, as arrows between states.
+
+    Width: difference of the shares of all steps. Dashed: not significant. States of one process only have a ring.
+    """
+    steps = found.largest(most)
+    labels = list(dict.fromkeys(label for step in steps for label in (step.state, step.next_state)))
+    times = {row.state: 0.5 * (row.time_x + row.time_y) for row in found.states}
+    kinds = {row.state: row.kind for row in found.states}
+    # Sorted by the time spent, so that the graphs of two comparisons are alike.
+    labels.sort(key=lambda label: -times.get(label, 0.0))
+    place = {label: i for i, label in enumerate(labels)}
+    top = max((abs(step.change) for step in steps), default=0.0) or 1.0
+    tested = found.sequences is not None
+    arrows = [
+        _Arrow(place[s.state], place[s.next_state], abs(s.change) / top, "more" if s.change > 0 else "less",
+               'stroke-dasharray="5 3"' if tested and not s.marked else "")
+        for s in reversed(steps)
+    ]  # fmt: skip
+    rings = {"new": 'fill="var(--ground)" class="more"', "vanished": 'fill="var(--ground)" class="less"'}
+    looks = [rings.get(kinds.get(label, ""), 'fill="var(--soft)"') for label in labels]
+    return _ring(labels, np.array([times.get(label, 0.0) for label in labels]), looks, arrows, title)
+
+
+class _Arrow(NamedTuple):
+    """From state `i` to state `j`; `share` of the largest width."""
+
+    i: int
+    j: int
+    share: float
+    kind: str
+    style: str
+
+
+def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrows: Sequence[_Arrow], title: str) -> str:
+    """States on a circle, their labels outside, and arrows between them; `looks` are attributes of the dots."""
+    n, names = len(labels), [shortened(label, 22) for label in labels]
+    radius = max(90.0, 8.0 * n)  # labels of neighbours are at least a line apart
+    room = 40.0 + 7.2 * max(map(len, names), default=0)
+    # Half a place from the top, where labels of two neighbours would meet.
+    angle = 2 * math.pi * (np.arange(n) + 0.5) / max(n, 1) - math.pi / 2
+    out = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    places = np.array([room + radius, 44.0 + radius]) + radius * out
+    # Square roots: areas are proportional to time.
+    sizes = 4 + 10 * np.sqrt(times / max(float(times.max(initial=0.0)), 1e-300))
+    loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
+    parts = [_arrow(arrow, places, sizes, out) for arrow in arrows]
+    for i, name in enumerate(names):
+        (x, y), (across, down) = places[i].tolist(), out[i].tolist()
+        reach = sizes[i] + (26 if i in loops else 8)
+        anchor = "middle" if abs(across) < 0.1 else "start" if across > 0 else "end"
+        dy = ".35em" if anchor != "middle" else "0" if down < 0 else ".8em"
         parts.append(
-            f'<path d="M{x0:.1f} {y0:.1f}Q{cx:.1f} {cy:.1f} {x1:.1f} {y1:.1f}" class="edge" '
-            f'stroke-width="{0.6 + 4.4 * share:.1f}" stroke-opacity="{0.15 + 0.6 * share:.2f}"/>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" {looks[i]}/><text x="{x + reach * across:.1f}" '
+            f'y="{y + reach * down:.1f}" dy="{dy}" text-anchor="{anchor}">{escape(name)}</text>'
         )
-    return "".join(parts)
+    body = f'<g font-size="13">{"".join(parts)}</g>'
+    return svg(2 * (room + radius), 2 * radius + 88, body, title, fluid=True)
+
+
+def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats) -> str:
+    """A curve, so that the two directions between two states do not overlap, and its head; a loop points outwards."""
+    i, j, share, kind, style = arrow
+    width = 0.8 + 4.2 * share
+    head = 5.0 + 1.6 * width
+    begin, end = places[i], places[j]
+    if i == j:
+        side = np.array([-out[i, 1], out[i, 0]])
+        controls = [begin + (sizes[i] + 26) * out[i] + sign * 16 * side for sign in (-1, 1)]
+    else:
+        along = end - begin
+        # Bent to the right of its direction.
+        controls = [(begin + end) / 2 + 0.16 * np.array([-along[1], along[0]])]
+    first, last = controls[0] - begin, controls[-1] - end
+    first, last = first / np.hypot(*first), last / np.hypot(*last)
+    begin, tip = begin + sizes[i] * first, end + (sizes[j] + 1) * last
+    base, across = tip + head * last, 0.42 * head * np.array([-last[1], last[0]])
+    curve = f"M{_at(begin)}{' QC'[len(controls)]}{' '.join(map(_at, [*controls, base]))}"
+    corners = f"M{_at(tip)}L{_at(base + across)}L{_at(base - across)}z"
+    return (
+        f'<path d="{curve}" class="{kind}" fill="none" stroke-width="{width:.1f}" {style}/>'
+        f'<path d="{corners}" class="{kind} head" stroke="none"/>'
+    )
+
+
+def _at(point: Floats) -> str:
+    return f"{point[0]:.1f} {point[1]:.1f}"
+
+
+_WIDE, _TALL = 300, 5  # pixels of a picture and of a line
+
+
+def shades(recordings: Sequence[Samples], n: int) -> dict[Hashable, str]:
+    """Colours for the `n` states that are visited most in all recordings together."""
+    total: Counter[Hashable] = Counter()
+    for samples in recordings:
+        total.update(dict(zip(samples.states, samples.visits.tolist(), strict=True)))
+    labels = [label for label, _ in total.most_common(n)]
+    return dict(zip(labels, colours(len(labels)), strict=True))
+
+
+def sequences(samples: Samples, shades: Mapping[Hashable, str], *, lines: int, steps: int, title: str) -> str:
+    """Sequences as lines of coloured steps, sorted, a sample of at most `lines`; states without a shade are grey."""
+    assert samples.offsets is not None
+    whole = [
+        (*samples.now[a:b][: steps - 1].tolist(), *samples.following[b - 1 : b].tolist()[: max(steps - (b - a), 0)])
+        for a, b in itertools.pairwise(samples.offsets.tolist())
+    ]
+    rows = sorted(whole)
+    chosen = [rows[k][:steps] for k in np.unique(np.linspace(0, len(rows) - 1, lines).astype(int)).tolist()]
+    longest = max(map(len, chosen), default=1)
+    wide = max(_WIDE // longest, 4)
+    cells: dict[str, list[str]] = {}
+    for y, row in enumerate(chosen):
+        for x, state in enumerate(row):
+            shade = shades.get(samples.states[state], "var(--line)")
+            cells.setdefault(shade, []).append(f"M{wide * x} {_TALL * y}h{wide}v{_TALL - 1}h-{wide}z")
+    parts = [f'<path fill="{shade}" d="{"".join(d)}"/>' for shade, d in cells.items()]
+    return svg(wide * longest, _TALL * len(chosen), "".join(parts), title, fit=True)
 
 
 def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False, fit: bool = False) -> str:
@@ -359,7 +455,7 @@ def _legend(names: tuple[str, str]) -> str:
     )
 
 
-# --- Many processes, drift and monitors.
+# --- Many processes.
 
 
 def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence[Hashable], top: str) -> str:
@@ -381,7 +477,7 @@ def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence
         f'<text x="{room}" y="{below + 10}">0</text>'
         f'<text x="{room + width}" y="{below + 10}" text-anchor="end">{escape(top)}</text>'
     )
-    return svg(room + width + 10, below + 18, "".join(parts), "tree of the processes")
+    return svg(room + width + 10, below + 18, "".join(parts), "tree of the processes", fit=True)
 
 
 def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
@@ -398,7 +494,7 @@ def map_of(points: Floats, radius: Floats, labels: Sequence[Hashable]) -> str:
             disc = f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="{wide:.1f}" fill="var(--accent)" opacity=".12"/>'
             parts.append(disc)
         parts.append(f'<circle cx="{x:.1f}" cy="{height - y:.1f}" r="3.5" fill="var(--accent)"/>')
-    return svg(520, height, "".join([*parts, *_names(spots, labels, height)]), "map of the processes")
+    return svg(520, height, "".join([*parts, *_names(spots, labels, height)]), "map of the processes", fit=True)
 
 
 def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator[str]:
@@ -414,85 +510,3 @@ def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator
             end = f'x2="{min(max(at, x), x + width):.1f}" y2="{height - y - (0 if y > up else 14):.1f}"'
             yield f'<line x1="{at:.1f}" y1="{height - up:.1f}" {end} stroke="var(--line)"/>'
         yield f'<text x="{x:.1f}" y="{height - y - 3:.1f}">{escape(text)}</text>'
-
-
-_NAMED = 16  # periods named below the chart
-_PHONE = 500.0  # wider charts scroll, because shrunk text would be too small
-
-
-def changes(drift: Drift) -> str:
-    """Distances over the periods with intervals: two series, distinguished by colour and shape."""
-    n = len(drift.periods)
-    # Narrow enough for a phone with few periods, wide enough to tell marks apart with many.
-    step, left, height, right = max(16.0, min(48.0, 420.0 / n)), 56.0, 220.0, 14.0
-    width = left + step * n + right
-    top = max((c.high for c in drift.changes if c.high == c.high), default=0.0) or 1.0  # NaN differs from itself
-    place = {label: k for k, label in enumerate(drift.periods)}
-
-    def down(value: float) -> float:
-        return 12.0 + height * (1.0 - min(max(value, 0.0), top) / top)
-
-    def across(k: int, shift: float = 0.0) -> float:
-        return left + step * (k + 0.5) + shift
-
-    parts = [f'<line class="axis" x1="{left}" y1="{down(0)}" x2="{width - right}" y2="{down(0)}"/>']
-    parts += [
-        f'<text x="{left - 6}" y="{down(value)}" dy=".35em" text-anchor="end">{value:.3g}</text>'
-        for value in (0.0, 0.5 * top, top)
-    ]
-    parts += [_dot(c, across(place[c.period], -3.5), down, drift.level, "accent") for c in drift.against_reference()]
-    for change in drift.against_before():
-        later = max(place[change.period], place[change.against])
-        parts.append(_dot(change, across(later, 3.5), down, drift.level, "other"))
-    for k in range(0, n, -(-n // _NAMED)):
-        x, y = across(k), down(0) + 14.0
-        name = _shown(drift.periods[k], 14)
-        parts.append(f'<text x="{x}" y="{y}" text-anchor="end" transform="rotate(-40 {x} {y})">{name}</text>')
-    return svg(width, height + 90, "".join(parts), "distances over the periods", fit=width < _PHONE)
-
-
-def _dot(change: Change, x: float, down: Callable[[float], float], level: float, colour: str) -> str:
-    paint = f"var(--{colour})"
-    fill = paint if change.adjusted <= level else "var(--ground)"
-    y = down(change.distance)
-    title = (
-        f"<title>{_shown(change.period, 30)} against {_shown(change.against, 30)}: {change.distance:.4f}, "
-        f"adjusted p {change.adjusted:.4f}</title>"
-    )
-    line = (
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{down(change.low):.1f}" y2="{down(change.high):.1f}" stroke="{paint}" '
-        'stroke-width="1.5"/>'
-        if change.low == change.low
-        else ""
-    )
-    shape = (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"'
-        if colour == "accent"
-        else f'<rect x="{x - 3.6:.1f}" y="{y - 3.6:.1f}" width="7.2" height="7.2"'
-    )
-    return f'<g>{title}{line}{shape} fill="{fill}" stroke="{paint}" stroke-width="1.5"/></g>'
-
-
-def evidence(curve: Sequence[tuple[int, float]], alarm: int | None) -> str:
-    """Evidence for a change over the events on a logarithmic scale from 1e-7 to 1, and the event of the alarm."""
-    width, height = 440.0, 130.0
-    first, last = curve[0][0], max(curve[-1][0], curve[0][0] + 1)
-
-    def across(event: float) -> float:
-        return 50 + (width - 60) * (event - first) / (last - first)
-
-    def down(share: float) -> float:
-        # A logarithmic scale: evidence grows by factors.
-        return 10 + (height - 30) * min(max(-math.log10(max(share, 1e-7)) / 7.0, 0.0), 1.0)
-
-    line = " ".join(f"{across(event):.1f},{down(share):.1f}" for event, share in curve)
-    parts = [
-        f'<polyline points="{line}" class="curve"/><line x1="50" x2="{width - 10:g}" y1="{down(1):.1f}" '
-        f'y2="{down(1):.1f}" stroke="currentColor" stroke-dasharray="4 3" opacity=".6"/>',
-        f'<text x="4" y="{down(1) + 4:.1f}">alarm</text><text x="4" y="{down(0) + 4:.1f}">1e-7</text>',
-        f'<text x="50" y="{height - 2:g}">{first:,}</text>',
-        f'<text x="{width - 10:g}" y="{height - 2:g}" text-anchor="end">event {last:,}</text>',
-    ]
-    if alarm is not None and first <= alarm <= last:
-        parts.append(f'<circle cx="{across(alarm):.1f}" cy="{down(1):.1f}" r="4" class="dot"/>')
-    return svg(width, height, "".join(parts), "evidence over time", fluid=True)

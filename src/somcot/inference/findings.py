@@ -1,0 +1,360 @@
+"""States and steps before and after, tested by whole sequences; corresponding states with intervals.
+
+Findings compare how many sequences have a state or a step. Their p-values are exact for exchangeable sequences, so they
+need no design effect, and they find what is rare: a state that only 40 of 1,600 sequences reach hardly changes the
+distance or the rows.
+
+Intervals of corresponding states come from half-samples. The difference of a half-sample from the whole has the
+variance of the whole from the truth. Noise blurs the coupling, so half-samples are blurred more than the whole, and the
+whole more than the truth: the interval extends to the side of the truth by the bias that the half-samples show, which
+falls as one over the square root of the size where the coupling is at a corner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from somcot.contributions import Findings, RowCounts, StateChange, StepChange, Tally, Visits, names_count
+from somcot.couplings import MatchInterval
+from somcot.inference.comparison import on_entries_of
+from somcot.inference.model import Model
+from somcot.inference.statistics import adjusted_pvalues
+from somcot.inference.strata import Strata
+from somcot.inference.units import Engine, WholeSequences, choose_units, chosen_engine, engine_of
+from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.checks import check_confidence
+from somcot.problem import Data, UnitProblem
+from somcot.result import Result
+from somcot.samples import Samples
+
+__all__ = ["count_visits", "findings", "matches", "spread"]
+
+_LEVEL = 0.05
+
+
+def spread(keys: Ints, side_keys: Ints, values: Floats) -> Floats:
+    """Values of a side on all keys, 0 for keys that it does not have."""
+    order = np.argsort(side_keys, kind="stable")
+    at = np.minimum(np.searchsorted(side_keys, keys, sorter=order), max(len(side_keys) - 1, 0))
+    present = side_keys[order][at] == keys if len(side_keys) else np.zeros(len(keys), np.bool_)
+    return np.where(present, values[order][at] if len(side_keys) else 0.0, 0.0)
+
+
+# --- States and steps before and after, by whole sequences
+
+
+def findings(result: Result) -> Findings:
+    """States and steps of both processes, the most important first; see `somcot.Result.findings`."""
+    makeup = result.makeup
+    if makeup is None or not names_count(result.states_x, result.states_y, makeup.cost, result.state_law):
+        return Findings((), (), None)
+    states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
+    place = {label: i for i, label in enumerate(states)}
+    tallies = makeup.visits()
+    sides = zip((result.states_x, result.states_y), (makeup.x, makeup.y), (1, 0), strict=True)
+    times = [
+        _times(np.array([place[label] for label in own]), rows, result.state_law.sum(axis=axis), len(states))
+        for own, rows, axis in sides
+    ]
+    parts = []
+    for k, tally in enumerate((None, None) if tallies is None else (tallies.states, tallies.steps)):
+        keys = np.concatenate([times[0][k][0], times[1][k][0], *(() if tally is None else (tally.keys,))])
+        keys = np.unique(keys)
+        parts.append(_Changes.of(keys, [spread(keys, *side[k]) for side in times], tally))
+    adjusted = _adjusted(np.concatenate([part.pvalues for part in parts]), np.concatenate([p.least for p in parts]))
+    n, (of_states, of_steps), sizes = len(states), parts, None if tallies is None else tallies.sizes
+    first, second = adjusted[: len(of_states.keys)], adjusted[len(of_states.keys) :]
+    return Findings(
+        tuple(StateChange(states[int(of_states.keys[k])], *row) for k, row in of_states.ordered(first, sizes)),
+        tuple(
+            StepChange(states[int(of_steps.keys[k]) // n], states[int(of_steps.keys[k]) % n], *row)
+            for k, row in of_steps.ordered(second)
+        ),
+        sizes,
+        "sequences" if tallies is None else tallies.units,
+    )
+
+
+def _times(
+    numbers: Ints, rows: RowCounts, occupancy: Floats, n: int
+) -> tuple[tuple[Ints, Floats], tuple[Ints, Floats]]:
+    """Weighted time of each state and of each step of one side, by keys in the union; staying at the end is no step."""
+    size = int(rows.indptr[-2])
+    now = np.repeat(np.arange(len(numbers)), np.diff(rows.indptr[:-1]))
+    flow = occupancy[now] * rows.probabilities[:size]
+    steps = (flow > 0.0) & ~rows.absorbing[now]
+    visited = occupancy > 0.0
+    keys = numbers[now[steps]] * n + numbers[rows.indices[:size][steps]]
+    return (numbers[visited], occupancy[visited]), (keys, flow[steps] / max(float(flow[steps].sum()), 1e-300))
+
+
+class _Changes(NamedTuple):
+    """States or steps by key: events and units of both recordings (-1: unknown), weighted times, p-values."""
+
+    keys: Ints
+    events: Ints
+    units: Ints
+    times: Floats
+    pvalues: Floats
+    least: Floats
+
+    @classmethod
+    def of(cls, keys: Ints, times: Sequence[Floats], tally: Tally | None) -> _Changes:
+        """Rows for `keys`, which include those of the tally."""
+        events, units = np.full((2, len(keys)), -1), np.full((2, len(keys)), -1)
+        pvalues, least = np.full(len(keys), np.nan), np.ones(len(keys))
+        if tally is not None:
+            # A known chain has no events on its side; other sides have none of what is not in their tally.
+            events = np.broadcast_to(np.minimum(tally.events.min(axis=1, initial=0), 0)[:, None], events.shape).copy()
+            units = np.broadcast_to(np.minimum(tally.units.min(axis=1, initial=0), 0)[:, None], units.shape).copy()
+            at = np.searchsorted(keys, tally.keys)
+            events[:, at], units[:, at] = tally.events, tally.units
+            pvalues[at], least[at] = tally.pvalues, tally.least
+        return cls(keys, events, units, np.stack(times), pvalues, least)
+
+    def ordered(self, adjusted: Floats, sizes: tuple[int, int] | None = None) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Rows of a record: significant ones first, new and vanished ones before others, largest differences first.
+
+        Differences are those of the weighted times or, with the `sizes` of both recordings, of the shares of units.
+        """
+        # Events say what is new, where they are known; otherwise the chain does.
+        present = np.where(self.events >= 0, self.events > 0, self.times > 0.0)
+        alone, marked = present[0] != present[1], adjusted <= _LEVEL
+        shares = self.times if sizes is None else self.units / np.array(sizes)[:, None]
+        change = shares[1] - shares[0]
+        for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
+            kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
+            grows = np.sign(change[k])
+            counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
+            yield k, (
+                *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),
+                kind or ("more" if grows > 0 else "less" if grows < 0 else "equal"),
+            )  # fmt: skip
+
+
+def _adjusted(pvalues: Floats, least: Floats) -> Floats:
+    """Adjusted p-values; what could not be significant, given how often it occurs at all, does not count (Tarone)."""
+    known = ~np.isnan(pvalues) & (least <= _LEVEL)
+    adjusted = np.where(np.isnan(pvalues), np.nan, 1.0)
+    if known.any():
+        adjusted[known] = adjusted_pvalues(pvalues[known])
+    return adjusted
+
+
+def count_visits(
+    x: Data | None, y: Data | None, strata: Strata | None, states: tuple[Sequence[Hashable], Sequence[Hashable]]
+) -> Visits:
+    """Visits of states and steps in two recordings, with tests if both have exchangeable sequences.
+
+    `states` are those of the two fitted chains; keys refer to their union. None stands for a known chain.
+    """
+    place = {label: i for i, label in enumerate(dict.fromkeys((*states[0], *states[1])))}
+    n, data = len(place), (x, y)
+    engine = None
+    if isinstance(x, Samples) and isinstance(y, Samples) and x.n_episodes and y.n_episodes:
+        engine = chosen_engine([x, y], strata)[0]
+    if not isinstance(engine, WholeSequences):
+        return Visits(_untested(data, place, n, steps=False), _untested(data, place, n, steps=True), None)
+    sizes = len(engine.bounds[0]) - 1, len(engine.bounds[1]) - 1
+    groups = np.zeros(sum(sizes), dtype=np.int64) if strata is None else strata.pooled
+    kept = [_units(side, own, place, n) for side, own in zip(engine.recordings, engine.bounds, strict=True)]
+    tables = [_tested([side[k] for side in kept], sizes, groups) for k in (0, 1)]
+    whole = sum(sizes) == engine.pooled.n_episodes
+    return Visits(tables[0], tables[1], sizes, "sequences" if whole else "blocks")
+
+
+def _untested(data: tuple[Data | None, Data | None], place: dict[Hashable, int], n: int, *, steps: bool) -> Tally:
+    """Events of recordings without sequences, or with only one recorded side."""
+    sides: list[tuple[Ints, Floats]] = []
+    for side in data:
+        if side is None:
+            sides.append((np.empty(0, np.int64), np.empty(0)))
+            continue
+        seen, numbers = side.pair_counts, np.array([place[label] for label in side.states], dtype=np.int64)
+        keys = numbers[seen.rows] * n + numbers[seen.columns] if steps else numbers[seen.rows]
+        own, which = np.unique(keys, return_inverse=True)
+        sides.append((own, np.bincount(which, seen.values, len(own)).astype(np.float64)))
+    keys = np.union1d(sides[0][0], sides[1][0])
+    events = np.stack([
+        np.full(len(keys), -1) if side is None else spread(keys, *own).astype(np.int64)
+        for side, own in zip(data, sides, strict=True)
+    ])  # fmt: skip
+    return Tally(keys, events, np.full(events.shape, -1), np.full(len(keys), np.nan), np.ones(len(keys)))
+
+
+_Cells = tuple[Ints, Ints, Ints]  # keys, units and counts of what occurs
+
+
+def _units(samples: Samples, bounds: Ints, place: dict[Hashable, int], n: int) -> tuple[_Cells, _Cells]:
+    """How often each state and each step occurs in each unit: keys, units and counts."""
+    assert samples.offsets is not None
+    numbers = np.array([place[label] for label in samples.states], dtype=np.int64)
+    now, following = numbers[samples.now], numbers[samples.following]
+    unit = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    last = samples.offsets[1:] - 1  # the last state of a sequence begins no step, but it is visited
+    events = np.append(now, following[last]), np.append(unit, unit[last])
+    return _cells(*events, len(bounds) - 1), _cells(now * n + following, unit, len(bounds) - 1)
+
+
+def _cells(keys: Ints, units: Ints, n_units: int) -> _Cells:
+    own, which = np.unique(keys, return_inverse=True)
+    cells, counts = np.unique(which * n_units + units, return_counts=True)
+    return own[cells // n_units], cells % n_units, counts
+
+
+def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Tally:
+    """Counts of what occurs, and exact p-values of equal numbers of units above a threshold."""
+    keys = np.union1d(sides[0][0], sides[1][0])
+    at = [np.searchsorted(keys, side[0]) for side in sides]
+    events = np.stack([np.bincount(k, side[2], len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)])
+    units = np.stack([np.bincount(k, minlength=len(keys)) for k in at])
+    threshold = np.zeros(len(keys), dtype=np.int64)
+    often = np.flatnonzero(units.sum(axis=0) > sum(sizes) / 2)
+    for k in often.tolist():
+        counts = np.sort(np.concatenate([side[2][own == k] for side, own in zip(sides, at, strict=True)]))
+        levels = np.append(0, np.unique(counts))
+        above = len(counts) - np.searchsorted(counts, levels, side="right")
+        threshold[k] = levels[np.argmin(np.abs(above - sum(sizes) / 2))]
+    n_groups, whose = int(groups.max()) + 1, (groups[: sizes[0]], groups[sizes[0] :])
+    above = np.stack([
+        np.bincount((own * n_groups + group[side[1]])[side[2] > threshold[own]], minlength=len(keys) * n_groups)
+        for side, own, group in zip(sides, at, whose, strict=True)
+    ]).reshape(2, len(keys), n_groups)  # fmt: skip
+    members = np.stack([np.bincount(group, minlength=n_groups) for group in whose])
+    return Tally(keys, events, units, *_exact_pvalues(above, members))
+
+
+def _exact_pvalues(above: Ints, members: Ints) -> tuple[Floats, Floats]:
+    """Two-sided p-values of the number of units above their threshold in the first recording, given all margins.
+
+    `above` is (2, n_keys, n_groups), `members` (2, n_groups): units are exchangeable within groups. Also the least
+    p-value that any outcome with these margins has.
+    """
+    from scipy.stats import hypergeom  # slow to import and rarely needed
+
+    total, (m, k) = above.sum(axis=0), members
+    low, high = np.maximum(total - k, 0), np.minimum(total, m)
+    if len(m) == 1:
+        a, size = above[0, :, 0], int(m[0] + k[0])
+        lower, upper = hypergeom.cdf(a, size, total[:, 0], m[0]), hypergeom.sf(a - 1, size, total[:, 0], m[0])
+        ends = [hypergeom.pmf(end[:, 0], size, total[:, 0], m[0]) for end in (low, high)]
+        return np.minimum(2.0 * np.minimum(lower, upper), 1.0), np.minimum(2.0 * np.minimum(*ends), 1.0)
+    pvalues, least = np.empty(len(total)), np.empty(len(total))
+    for row, (seen, start, end) in enumerate(zip(total, low, high, strict=True)):
+        law = np.ones(1)
+        for g in np.flatnonzero(end > start).tolist():  # groups in which anything can differ
+            law = np.convolve(law, hypergeom.pmf(np.arange(start[g], end[g] + 1), m[g] + k[g], seen[g], m[g]))
+        at = int(above[0, row].sum() - start.sum())
+        pvalues[row] = min(2.0 * min(law[: at + 1].sum(), law[at:].sum()), 1.0)
+        least[row] = min(2.0 * min(law[0], law[-1]), 1.0)
+    return pvalues, least
+
+
+# --- Corresponding states with intervals
+
+_SPLITS = 20  # into halves
+_PLANS = 4  # optimal plans of slightly changed costs, which differ where plans tie
+_SMALL = 1e-7  # change of the costs, relative to their range
+_TIED = 0.05  # difference of probabilities between optimal plans above which a match is not determined
+_SLOW = 1.0 / (np.sqrt(2.0) - 1.0)  # bias of the whole, in units of how much more biased its halves are
+
+
+def matches(result: Result, confidence: float) -> list[MatchInterval]:
+    """`Result.matches` with intervals; see there."""
+    check_confidence(confidence)
+    makeup = result.makeup
+    if makeup is None or result.clock.name != "discount" or result.continuous is not None:
+        raise ValueError(
+            "confidence: intervals of matches need a discount and a method that keeps its rows; use method='auto', or "
+            "leave out confidence"
+        )
+    sides = makeup.x.support, makeup.y.support
+    visited = result.state_law.sum(axis=1)
+    centre = _encoder(result, *(side.probabilities for side in sides))
+    tied = _tied(result, centre)
+    low = high = result.encoder
+    models: tuple[Model, Model] | None = getattr(result.details, "models", None)
+    if result.n_samples and models is None:
+        raise ValueError("confidence: a result that was loaded from a file has no recordings; compute it again")
+    if models is not None and result.n_samples:
+        low, high = _ends(result, models, centre, confidence)
+    best = result.encoder.argmax(axis=1)
+    return [
+        MatchInterval(
+            result.states_x[i], result.states_y[j], float(result.encoder[i, j]), float(visited[i]),
+            min(float(low[i, j]), float(result.encoder[i, j])), max(float(high[i, j]), float(result.encoder[i, j])),
+            bool(tied[i, j] <= _TIED),
+        )
+        for i in np.argsort(-visited, kind="stable").tolist()
+        for j in (int(best[i]),)
+        if visited[i] > 0
+    ]  # fmt: skip
+
+
+def _encoder(result: Result, p: Floats, q: Floats, cost: Floats | None = None) -> Floats:
+    """The encoder of an optimal coupling of two kernels on the entries of the result; centre rows where unvisited."""
+    from somcot.core.pairs import reachable_pairs
+    from somcot.plumbing.linear_systems import discounted_occupancy
+    from somcot.solvers.policy_iteration import iterate
+
+    makeup = result.makeup
+    assert makeup is not None
+    table = makeup.cost if cost is None else cost
+    unit = (table - table.min()) / (float(np.ptp(table)) or 1.0)
+    problem = UnitProblem(on_entries_of(makeup.x.support, p), on_entries_of(makeup.y.support, q), unit, result.discount)
+    pairs = reachable_pairs(problem)
+    solution = iterate(problem, pairs)
+    kernel, start = solution.sweep.kernel()
+    law = np.zeros(table.shape)
+    occupancy = discounted_occupancy(kernel, start, result.discount)
+    law[pairs.x, pairs.y] = occupancy
+    total = law.sum(axis=1, keepdims=True)
+    return np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder)
+
+
+def _tied(result: Result, centre: Floats) -> Floats:
+    """How much each probability differs between optimal plans: those of slightly changed costs are vertices."""
+    makeup = result.makeup
+    assert makeup is not None
+    rng, size = np.random.default_rng(0), _SMALL * (float(np.ptp(makeup.cost)) or 1.0)
+    apart = np.zeros(centre.shape)
+    for _ in range(_PLANS):
+        changed = makeup.cost + size * rng.random(makeup.cost.shape)
+        plan = _encoder(result, makeup.x.probabilities, makeup.y.probabilities, changed)
+        apart = np.maximum(apart, np.abs(plan - centre))
+    return apart
+
+
+def _ends(result: Result, models: tuple[Model, Model], centre: Floats, level: float) -> tuple[Floats, Floats]:
+    """Ends of the intervals of all probabilities."""
+    from scipy.special import ndtri
+
+    recorded = [None if model.samples is None else model.samples for model in models]
+    strata: Strata | None = getattr(result.details, "strata", None)
+    engines = [_engine(side, k, recorded, strata) for k, side in enumerate(recorded)]
+    draws = []
+    for k, (engine, model) in enumerate(zip(engines, models, strict=True)):
+        own = model.chain.support.probabilities
+        if engine is None:
+            draws.append(np.broadcast_to(own, (2 * _SPLITS, len(own))))
+        else:
+            draws.append(engine.kernels(engine.halve(0, _SPLITS, first=k)[:, 0], own))
+    halves = np.stack([_encoder(result, p, q) for p, q in zip(*draws, strict=True)])
+    error = np.sqrt(np.mean((halves - centre) ** 2, axis=0))
+    shift = centre - halves.mean(axis=0)  # towards the truth
+    reach = float(ndtri(0.5 + 0.5 * level)) * error
+    low = centre - reach + _SLOW * np.minimum(shift, 0.0)
+    high = centre + reach + _SLOW * np.maximum(shift, 0.0)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def _engine(side: Data | None, k: int, sides: Sequence[Data | None], strata: Strata | None) -> Engine | None:
+    """One recording, cut into the units of the estimate; None for a known chain."""
+    if side is None:
+        return None
+    known = [own for own in sides if own is not None]
+    chosen = choose_units(known[0], known[-1], "auto", strata)
+    return engine_of([side], chosen.length, rows=chosen.rows, strata=None if strata is None else strata.alone(k))

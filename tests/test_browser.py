@@ -1,0 +1,172 @@
+"""Pages in a browser: nothing sticks out or overlaps, and text is legible on phones, in the dark and on paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import warnings
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import somcot
+from somcot import report
+from somcot.data import clickstream
+from somcot.readers import from_table
+from somcot.report import many_facts, pages
+
+pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+
+# Measures the page and writes the figures into it; pages themselves have no scripts.
+SCRIPT = """<script>
+addEventListener('load', () => {
+  if (!PAPER) document.querySelectorAll('details').forEach(part => part.open = true);
+  const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1
+    && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+  const cut = [], over = [];
+  let least = 99;
+  for (const picture of document.querySelectorAll('svg')) {
+    const frame = picture.getBoundingClientRect();
+    const texts = [...picture.querySelectorAll('text')];
+    const scale = frame.width / picture.viewBox.baseVal.width;
+    for (const text of texts) {
+      if (!inside(text.getBoundingClientRect(), frame)) cut.push(text.textContent);
+      least = Math.min(least, scale * parseFloat(getComputedStyle(text).fontSize));
+    }
+    texts.forEach((a, i) => texts.slice(i + 1).forEach(b => {
+      if (!a.hasAttribute('transform') && !b.hasAttribute('transform')
+          && meet(a.getBoundingClientRect(), b.getBoundingClientRect())) over.push([a.textContent, b.textContent]);
+    }));
+  }
+  const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+  const ink = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
+  const width = document.documentElement.scrollWidth;
+  parent.document.title += JSON.stringify({key: KEY, width, inner: innerWidth, cut, over, least,
+    ground, ink}) + '|||';
+});
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The report of the demo, one with long names, a matrix and drift with and without a change."""
+    shop = {m: from_table(clickstream.path(m), sequence="session", time="time", state="page", end="closed") for m in
+            ("may", "june")}  # fmt: skip
+    names = [f"a state with a long name {k}" for k in range(9)]
+    rng = np.random.default_rng(0)
+    long = [somcot.MarkovChain(rng.dirichlet(np.ones(9), 9), states=names).sample(60, 20, rng=k) for k in range(2)]
+    walk = somcot.random_walk(4)
+    groups = {name: walk.sample(60, 20, rng=k) for k, name in enumerate(("organic search", "email", "social"))}
+    groups["paid advertisement"] = somcot.random_walk(4, 0.8).sample(60, 20, rng=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        demo = somcot.distance(shop["may"], shop["june"], "labels", discount=0.9, confidence=0.9)
+        other = somcot.distance(long[0], long[1], "labels", discount=0.9, confidence=0.9)
+        matrix = somcot.distance_matrix(groups, discount=0.9, confidence=0.9, rng=0)
+        changed = somcot.drift(groups, discount=0.9, rng=0)
+        same = somcot.drift({k: groups[k] for k in list(groups)[:3]}, discount=0.9, rng=0)
+    return {
+        "demo": report.html(demo, names=("May", "June"), x=shop["may"], y=shop["june"], state_name="page"),
+        "long": report.html(other, x=long[0], y=long[1], names=("a rather long name of a file.csv", "another one.csv")),
+        "matrix": pages.page(many_facts.matrix_sections(matrix)),
+        "drift": pages.page(many_facts.drift_sections(changed)),
+        "same": pages.page(many_facts.drift_sections(same)),
+    }
+
+
+Seen = dict[str, Any]
+
+
+def measured(frames: dict[tuple[str, int], str], folder: Path, *, dark: bool = False) -> dict[tuple[str, int], Seen]:
+    """What the script finds in each page, in a frame of the given width; the browser's own windows are wider."""
+    parts = []
+    for (name, width), text in frames.items():
+        script = SCRIPT.replace("KEY", json.dumps([name, width])).replace("PAPER", str(name == "paper").lower())
+        page = escape(text.replace("</body>", f"{script}</body>"), quote=True)
+        parts.append(f'<iframe width="{width}" height="900" style="border:0" srcdoc="{page}"></iframe>')
+    (folder / "frames.html").write_text(f"<!DOCTYPE html><title></title>{''.join(parts)}", encoding="utf-8")
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1400,900",
+         f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--user-data-dir={folder / 'profile'}",
+         "--dump-dom", (folder / "frames.html").as_uri()],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if not done.stdout:
+        pytest.skip("chromium cannot run here")
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
+    assert title is not None
+    rows = [json.loads(line) for line in unescape(title[1]).split("|||") if line.strip()]
+    return {(row["key"][0], row["key"][1]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def light(written: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Seen]:
+    frames = {(name, width): written[name] for name in ("demo", "long", "matrix", "drift") for width in (1280, 390)}
+    return measured(frames, tmp_path_factory.mktemp("light"))
+
+
+@pytest.fixture(scope="module")
+def dark(written: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Seen]:
+    frames = {(name, 390): written[name] for name in ("demo", "matrix", "drift")}
+    # The rules of paper applied to a screen as wide as a sheet; dark mode does not print dark.
+    frames["paper", 700] = written["demo"].replace("@media print{", "@media all{")
+    return measured(frames, tmp_path_factory.mktemp("dark"), dark=True)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["demo", "long", "matrix", "drift"])
+def test_pages_fit_and_nothing_overlaps(name: str, width: int, light: dict[tuple[str, int], Seen]) -> None:
+    page = light[name, width]
+    assert page["inner"] == width
+    assert page["width"] <= width
+    assert page["cut"] == []
+    assert page["over"] == []
+    assert page["least"] >= (9.0 if width > 500 else 7.0)
+
+
+@pytest.mark.parametrize("name", ["demo", "matrix", "drift"])
+def test_dark_pages_are_dark(name: str, dark: dict[tuple[str, int], Seen]) -> None:
+    page = dark[name, 390]
+    assert max(page["ground"][:3]) < 50
+    assert min(page["ink"][:3]) > 200
+
+
+def test_paper_has_dark_ink_and_whole_tables(dark: dict[tuple[str, int], Seen]) -> None:
+    page = dark["paper", 700]
+    assert page["ground"] == [255, 255, 255]
+    assert max(page["ink"][:3]) < 60
+    assert page["width"] <= 700
+
+
+def test_the_graph_of_differences_has_arrows_of_both_kinds(written: dict[str, str]) -> None:
+    picture = written["demo"].partition("<h2>Steps that differ</h2>")[2].partition("</svg>")[0]
+    assert picture.count('class="more head"') >= 3
+    assert picture.count('class="less head"') >= 3
+    assert "stroke-dasharray" not in picture  # all of them are significant here
+    assert picture.count("<text") == picture.count("<circle")
+
+
+def test_a_drift_page_without_a_change_explains_none(written: dict[str, str]) -> None:
+    assert "No change shown" in written["same"]
+    assert "Where the largest change comes from" not in written["same"]
+    heads = re.findall(r"<h[12]>(.*?)</h[12]>|<summary>(.*?)</summary>", written["drift"])
+    assert [a or b for a, b in heads][:3] == [
+        "Has the process changed?", "Period by period", "Where the largest change comes from",
+    ]  # fmt: skip
+
+
+def test_the_matrix_names_its_groups_and_breaks_its_scale(written: dict[str, str]) -> None:
+    page = written["matrix"]
+    assert "Distances between organic search, email, social and paid advertisement" in page
+    assert "as expected by chance: 0.0000" in page
+    assert re.search(r"larger than expected by chance: 0\.[1-9]\d+ to 0\.\d+", page)
+    assert 'class="chance"' in page
+    assert 'class="cell"' in page
