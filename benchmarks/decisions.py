@@ -165,7 +165,7 @@ def margins(runs: int) -> Iterator[dict[str, Any]]:
             ).distance  # fmt: skip
             verdicts = {"equivalent": 0, "changed": 0, "inconclusive": 0}
             for seed in range(runs):
-                rng = _rng("margin, second run", name, design, seed)
+                rng = _rng("margin, third run", name, design, seed)
                 if design == "paired_by":
                     case = paired(name, second, rng, times=LARGER)
                 else:
@@ -257,7 +257,7 @@ def plans(pilots: int, runs: int) -> Iterator[dict[str, Any]]:
             effect = somcot.distance(original, other.projection(), discount=DISCOUNT).distance
             found, sizes = 0, []
             for pilot in range(pilots):
-                rng = _rng("plan", name, kind, pilot)
+                rng = _rng("plan, second run", name, kind, pilot)
                 state = {"state": busiest} if kind == "row" else {}
                 plan = somcot.sample_size(
                     source.record(PILOT, rng), effect=effect, kind=kind, discount=DISCOUNT, rng=pilot, **state

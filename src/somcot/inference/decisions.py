@@ -145,6 +145,8 @@ KINDS = ("rows", "row", "exits", "initial")
 _SIMULATIONS = 60  # tests at each number of sequences
 _ROUNDS = 8  # numbers of sequences tried
 _PERMUTATIONS = 199
+_RESAMPLED = 8  # pilots
+_PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
 _POOL = 4000  # changed sequences from which those of a test are drawn
 _MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
 
@@ -282,8 +284,10 @@ def sample_size(
     chain = pilot.chain(check=False)
     table = np.asarray(costs.between(cost, chain if isinstance(cost, str) and cost != "features" else pilot, pilot))
     change = _Change.of(pilot, chain, kind, state)
-    share = _calibrated(change, chain, table, gamma, effect)
-    planned = _Planned(pilot, change.sequences(share, seed), _unit(table), gamma, 1.0 - confidence, seed, threads)
+    share = _calibrated(change, chain, table, gamma, effect, seed)
+    original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
+    changed = change.sequences(change.chain(chain, share), share, seed)
+    planned = _Planned(original, changed, _unit(table), gamma, 1.0 - confidence, seed, threads)
     points = _search(planned, power)
     curve = _fitted(points, power)
     n = _solved(curve, power)
@@ -322,6 +326,16 @@ class _Change:
     state: int | None
     ends: Floats  # distribution of the last states of terminated sequences; empty if there are none
     visited: Floats  # distribution of the next state over all transitions
+
+    @property
+    def whole(self) -> bool:
+        """Whether sequences are kept whole; otherwise they go on, at every step, like any other in that state.
+
+        Few sequences with many transitions seem to have a memory that they do not have, and with it more noise.
+        """
+        pilot = self.pilot
+        entries = len(np.unique(pilot.now.astype(np.int64) * pilot.n_states + pilot.following))
+        return pilot.n_episodes >= _PER_ENTRY * entries or permutation.has_memory(pilot)
 
     @classmethod
     def of(cls, pilot: Samples, chain: MarkovChain, kind: str, state: Hashable) -> _Change:
@@ -366,22 +380,24 @@ class _Change:
         P = np.where(open_rows[:, None], (1 - share) * P + share * target, P)
         return MarkovChain(P, initial, states=original.states, normalize=True)
 
-    def sequences(self, share: float, seed: int) -> Samples:
-        """Sequences of the pilot with the change: all advance together, step by step."""
-        pilot, rng = self.pilot, np.random.default_rng([seed, 7])
+    def sequences(self, chain: MarkovChain, share: float, seed: int) -> Samples:
+        """Sequences of the pilot with the change, whose chain is `chain`: all advance together, step by step."""
+        pilot, whole, rng = self.pilot, self.whole, np.random.default_rng([seed, 7])
         assert pilot.offsets is not None
         begins, lengths = pilot.offsets[:-1], np.diff(pilot.offsets)
         ended = np.zeros(pilot.n_episodes, np.bool_) if pilot.terminated is None else pilot.terminated
-        chosen = np.resize(np.arange(pilot.n_episodes), _POOL)
+        n = pilot.n_episodes * math.ceil(_POOL / pilot.n_episodes)  # every sequence equally often
+        chosen = np.resize(np.arange(pilot.n_episodes), n)
         at = begins[chosen].copy()  # the pilot's transition that comes next
         # A recording that was cut off is cut off after as many steps; one that terminated may go on.
         budget = np.where(ended[chosen], int(lengths.max()), lengths[chosen])
+        begin = pilot.now[at]
         if self.kind == "initial":
-            struck = rng.random(_POOL) < share
-            visits = pilot.visits / pilot.n_transitions
-            at[struck] = self._continued(rng.choice(pilot.n_states, int(struck.sum()), p=visits), rng)
-        running, done = np.arange(_POOL), np.zeros(_POOL, np.bool_)
-        length = np.zeros(_POOL, np.int64)
+            begin = _towards(begin, np.asarray(chain.initial), rng)
+        struck = (begin != pilot.now[at]) | (not whole)
+        at[struck] = self._continued(begin[struck], rng)
+        running, done = np.arange(n), np.zeros(n, np.bool_)
+        length = np.zeros(n, np.int64)
         last = np.zeros(pilot.n_transitions, np.bool_)
         last[pilot.offsets[1:] - 1] = True
         closes = np.zeros(pilot.n_transitions, np.bool_)
@@ -389,14 +405,14 @@ class _Change:
         columns = [pilot.now[at].copy()]
         while len(running):
             now, step = pilot.now[at[running]], pilot.following[at[running]].copy()
-            terminates, breaks = closes[at[running]], last[at[running]]
+            terminates, breaks = closes[at[running]], last[at[running]] | (not whole)
             struck = self._strikes(now, share, rng)
             if struck.any():
                 target = self.ends if self.kind == "exits" else self.visited
                 step[struck] = rng.choice(pilot.n_states, int(struck.sum()), p=target)
                 terminates = np.where(struck, pilot.terminal[step], terminates)
                 breaks = breaks | struck
-            column = np.full(_POOL, -1, np.int32)
+            column = np.full(n, -1, np.int32)
             column[running] = step
             columns.append(column)
             length[running] += 1
@@ -408,8 +424,7 @@ class _Change:
             at[running[spliced]] = self._continued(step[spliced], rng)
             done[running[terminates]] = True
             running = running[onward & ~dead]
-        grid = np.stack(columns, axis=1)
-        return _from_grid(pilot, grid, length, done)
+        return _with_rows(_from_grid(pilot, np.stack(columns, axis=1), length, done), chain, rng)
 
     def _strikes(self, now: Any, share: float, rng: np.random.Generator) -> Any:
         struck = rng.random(len(now)) < share
@@ -437,30 +452,77 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
     )  # fmt: skip
 
 
+def _with_rows(samples: Samples, chain: MarkovChain, rng: np.random.Generator) -> Samples:
+    """The same sequences with a few next states exchanged, so that their rows are those of `chain`.
+
+    Every sequence of a pilot is special in some way. Where changed sequences are continued like others, those ways are
+    weighted anew, and rows that were not to change differ by as much as the pilot errs. That would pass for an effect.
+    """
+    following = samples.following.copy()
+    order = np.argsort(samples.now, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(samples.now[order])) + 1):
+        row: Any = chain.transition[[samples.now[places[0]]]]
+        wanted = np.asarray(row if isinstance(row, np.ndarray) else row.toarray(), dtype=np.float64).ravel()
+        following[places] = _towards(following[places], wanted, rng)
+    return replace(samples, following=following)
+
+
+def _towards(codes: Any, wanted: Floats, rng: np.random.Generator) -> Ints:
+    """Codes of which as few as possible are exchanged so that their shares are `wanted`, up to rounding.
+
+    Examples
+    --------
+    >>> np.bincount(_towards(np.array([0, 0, 0, 1, 2, 2]), np.array([0.5, 0.5, 0.0]), np.random.default_rng(0)))
+    array([3, 3])
+    """
+    quota = np.diff(np.rint(np.cumsum(wanted) / wanted.sum() * len(codes)), prepend=0.0).astype(np.int64)
+    counts = np.bincount(codes, minlength=len(quota))
+    order = np.lexsort((rng.random(len(codes)), codes))
+    beyond = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts) >= quota[codes[order]]
+    exchanged: Ints = np.array(codes, dtype=np.int32)
+    exchanged[order[beyond]] = rng.permutation(np.repeat(np.arange(len(quota)), np.maximum(quota - counts, 0)))
+    return exchanged
+
+
 def _unit(table: Floats) -> Floats:
     least, spread = float(table.min()), float(np.ptp(table)) or 1.0
     unit: Floats = (table - least) / spread
     return unit
 
 
-def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: float, effect: float) -> float:
-    """How often the change has to strike for the distance to be `effect`."""
+def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: float, effect: float, seed: int) -> float:
+    """How often the change has to strike for the distance to be `effect`.
 
-    def reached(share: float) -> float:
-        problem = Problem(chain, change.chain(chain, share), table, discount)
+    Rows of the pilot err, so they are farther from any other distribution than those of the process: their squared
+    distance is too large by about as much as that of the rows of resampled pilots exceeds it.
+    """
+
+    def reached(of: _Change, original: MarkovChain, share: float) -> float:
+        problem = Problem(original, of.chain(original, share), table, discount)
         return policy_iteration.solve(problem, threads=1).distance
 
-    low, high = 0.0, 1.0
-    most = reached(high)
+    def solved(distance: float) -> float:
+        low, high = 0.0, 1.0
+        while high - low > 2e-3 * high:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if reached(change, chain, middle) < distance else (low, middle)
+        return high
+
+    share, rng, squares = solved(effect), np.random.default_rng([seed, 8]), []
+    label = None if change.state is None else change.pilot.states[change.state]
+    for _ in range(_RESAMPLED):
+        pilot = change.pilot.take(rng.integers(change.pilot.n_episodes, size=change.pilot.n_episodes))
+        again = pilot.chain(check=False)
+        squares.append(reached(_Change.of(pilot, again, change.kind, label), again, share) ** 2)
+    square = reached(change, chain, share) ** 2
+    excess = math.sqrt(square / max(2.0 * square - float(np.mean(squares)), 0.25 * square))
+    most = reached(change, chain, 1.0) / excess
     if most <= effect:
         raise ValueError(
             f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at most; "
             "choose a smaller effect or another kind"
         )
-    while high - low > 2e-3 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if reached(middle) < effect else (low, middle)
-    return high
+    return solved(effect * excess)
 
 
 @dataclass(frozen=True, eq=False)
