@@ -9,9 +9,10 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples, SampleSize
-from somcot.inference.decisions import KINDS, equivalence_pvalue
+from somcot.inference import decisions
+from somcot.inference.decisions import KINDS
 from somcot.inference.estimate import EstimateDetails
-from somcot.inference.intervals import Evidence, interval_of
+from somcot.inference.intervals import Evidence, equivalence_pvalue, interval_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 
@@ -187,15 +188,47 @@ def test_a_plan_is_reproducible_and_consistent(pilot: Samples, plan: SampleSize)
     assert f"{plan.n_sequences} sequences per side" in plan._repr_html_()
 
 
-def test_the_change_has_the_size_of_the_effect(pilot: Samples, plan: SampleSize) -> None:
-    """Recomputed: every row that is left is mixed with the distribution of all next states."""
+def changed_shop(share: float) -> MarkovChain:
+    """Every row that is left is mixed with the distribution of all next states."""
+    P, start = np.array(SHOP.transition), np.array(SHOP.initial)
+    often = np.linalg.solve(np.eye(3) - P[:3, :3].T, start[:3])
+    nexts = often @ P[:3] / often.sum()
+    P[:3] = (1 - share) * P[:3] + share * nexts
+    return MarkovChain(P, start, states=SHOP.states)
+
+
+def test_the_change_has_the_size_of_the_effect() -> None:
+    """Of the process, not of the pilot, whose rows are farther from each other since they err."""
+    cost, reached, from_rows = 1.0 - np.eye(4), [], []
+    for k in range(40):
+        pilot = visits(SHOP, 30, 100 + k)
+        chain = pilot.chain(check=False)
+        order = [chain.states.index(state) for state in SHOP.states]
+        assert order == sorted(order)
+        change = decisions._Change.of(pilot, chain, "rows", None)
+        share = decisions._calibrated(change, chain, cost, DISCOUNT, 0.08, k)
+        reached.append(somcot.distance(SHOP, changed_shop(share), discount=DISCOUNT).distance)
+        from_rows.append(somcot.distance(chain, change.chain(chain, share), discount=DISCOUNT).distance)
+    assert np.mean(reached) == pytest.approx(0.08, rel=0.05)
+    assert np.mean(from_rows) > 1.05 * 0.08
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_sequences_have_the_rows_of_the_plan(kind: str) -> None:
+    """What is not to change does not: neither by the choice of continuations nor by chance."""
+    pilot = visits(SHOP, 25, 11)
     chain = pilot.chain(check=False)
-    P = np.array(chain.transition)
-    nexts = np.bincount(pilot.following, minlength=4) / pilot.n_transitions
-    leaves = pilot.visits > 0
-    P[leaves] = (1 - plan.share) * P[leaves] + plan.share * nexts
-    changed = MarkovChain(P, chain.initial, states=chain.states)
-    assert somcot.distance(chain, changed, discount=DISCOUNT).distance == pytest.approx(0.1, rel=5e-3)
+    change = decisions._Change.of(pilot, chain, kind, None)
+    planned = change.chain(chain, 0.3)
+    pool = change.sequences(planned, 0.3, 5)
+    assert not change.whole
+    assert pool.n_episodes % pilot.n_episodes == 0
+    counts = np.zeros((4, 4))
+    np.add.at(counts, (pool.now, pool.following), 1)
+    visited = counts.sum(axis=1) > 0
+    assert np.abs(counts - counts.sum(axis=1, keepdims=True) * planned.transition)[visited].max() <= 1.0
+    begins = np.bincount(pool.now[pool.offsets[:-1]], minlength=4)
+    assert np.abs(begins - pool.n_episodes * planned.initial).max() <= 1.0
 
 
 def test_smaller_effects_need_more_sequences(pilot: Samples, plan: SampleSize) -> None:

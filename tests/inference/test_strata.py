@@ -358,6 +358,19 @@ def test_bad_strata(strata: Any, error: type[Exception], words: str) -> None:
         somcot.distance(x, y, discount=DISCOUNT, strata=strata)
 
 
+@pytest.mark.parametrize("n", [9, 10])
+def test_few_tasks_are_noted(n: int) -> None:
+    """Counted in tasks, not in sequences: two runs of each on both sides."""
+    x, y = mixed(2 * n, 0, 33), mixed(2 * n, 0, 34)
+    labels = [k // 2 for k in range(2 * n)]
+    result = somcot.distance(x, y, discount=DISCOUNT, confidence=0.9, paired_by=(labels, labels))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        somcot.same_process(x, y, discount=DISCOUNT, paired_by=(labels, labels))
+    assert ("few-tasks" in codes(result.notes)) == (n < 10)
+    assert any("only 9 tasks" in str(each.message) for each in told) == (n < 10)
+
+
 def test_bad_pairs() -> None:
     x, y = mixed(3, 0, 30), mixed(3, 0, 31)
     with pytest.raises(ValueError, match="paired_by: x has no sequence in 1 of 4 tasks: 4"):

@@ -6,7 +6,8 @@ end is that without pooled rows: who has to show that two processes are alike ca
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
-The size of the change is chosen so that the distance of the two chains is the `effect`.
+The size of the change is chosen so that the distance of the two chains, corrected for the errors of the pilot's rows, is
+the `effect`. Apart from the change, the rows of both sides are equal.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +25,8 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
-from somcot.inference.intervals import Evidence, interval_of
+from somcot.inference.intervals import Evidence, equivalence_pvalue, interval_of
+from somcot.inference.model import towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
 from somcot.inference.statistics import permute
 from somcot.inference.strata import discount_for
@@ -40,7 +43,7 @@ from somcot.result import ConfidenceInterval, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 
-__all__ = ["KINDS", "SampleSize", "equivalence_pvalue", "sample_size", "test_with_margin"]
+__all__ = ["KINDS", "SampleSize", "sample_size", "test_with_margin"]
 
 _LEVEL = 0.05  # error rate of either verdict
 _CONFIDENCE = 1.0 - 2.0 * _LEVEL  # each end of the interval is exceeded with probability _LEVEL
@@ -67,7 +70,10 @@ def test_with_margin(
     return _decided(test, result, margin)
 
 
-_SAID = ("near-minimum", "near-minimum-data", "too-alike", "few-sequences", "few-long-recordings", "blocks-dependent")
+_SAID = (
+    "near-minimum", "near-minimum-data", "too-alike", "few-sequences", "few-long-recordings", "few-tasks",
+    "blocks-dependent",
+)  # fmt: skip
 
 
 def check_margin(margin: object, cost: Floats) -> None:
@@ -98,29 +104,6 @@ def _decided(test: SameProcessResult, result: Result, margin: float) -> SameProc
     return replace(
         test, margin=margin, verdict=verdict, equivalence_pvalue=pvalue, sequences_needed=needed, distance=result
     )
-
-
-def equivalence_pvalue(evidence: Evidence, margin: float) -> float:
-    """The level at which the upper end of the interval meets the margin: p-value of "at least this far apart".
-
-    Examples
-    --------
-    >>> round(equivalence_pvalue(Evidence(0.05, 0.05, 0.01), 0.05 + 1.645 * 0.01), 3)
-    0.05
-    """
-
-    def high(tail: float) -> float:
-        return interval_of(evidence, 1.0 - 2.0 * tail).high
-
-    low, tail = 1e-9, 0.5
-    if high(tail) >= margin:
-        return 1.0
-    if high(low) < margin:
-        return low
-    for _ in range(60):
-        middle = math.sqrt(low * tail)
-        low, tail = (low, middle) if high(middle) < margin else (middle, tail)
-    return tail
 
 
 def _needed(result: Result, evidence: Evidence, offset: float, scale: float, margin: float) -> int:
@@ -343,13 +326,12 @@ class _Change:
         visited = np.bincount(pilot.following, minlength=n) / pilot.n_transitions
         ends = np.zeros(0)
         if kind == "exits":
-            closed = pilot.terminal
-            if not closed.any():
+            if not pilot.terminal.any():
                 raise ValueError(
                     "kind: 'exits' needs sequences that terminated, and the pilot has none; read it with "
                     "terminated=True or end=, or choose another kind"
                 )
-            into = np.bincount(pilot.following, minlength=n) * closed
+            into = np.bincount(pilot.following, minlength=n) * pilot.terminal
             ends = into / into.sum()
         if kind == "initial" and pilot.starts_known:
             raise ValueError("kind: 'initial' needs an initial distribution that is estimated; leave out initial=")
@@ -393,15 +375,13 @@ class _Change:
         budget = np.where(ended[chosen], int(lengths.max()), lengths[chosen])
         begin = pilot.now[at]
         if self.kind == "initial":
-            begin = _towards(begin, np.asarray(chain.initial), rng)
+            begin = towards(begin, np.asarray(chain.initial), rng)
         struck = (begin != pilot.now[at]) | (not whole)
         at[struck] = self._continued(begin[struck], rng)
-        running, done = np.arange(n), np.zeros(n, np.bool_)
-        length = np.zeros(n, np.int64)
-        last = np.zeros(pilot.n_transitions, np.bool_)
+        running, done, length = np.arange(n), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+        last, closes = np.zeros((2, pilot.n_transitions), np.bool_)
         last[pilot.offsets[1:] - 1] = True
-        closes = np.zeros(pilot.n_transitions, np.bool_)
-        closes[pilot.offsets[1:] - 1] = ended
+        closes[last] = ended
         columns = [pilot.now[at].copy()]
         while len(running):
             now, step = pilot.now[at[running]], pilot.following[at[running]].copy()
@@ -412,19 +392,17 @@ class _Change:
                 step[struck] = rng.choice(pilot.n_states, int(struck.sum()), p=target)
                 terminates = np.where(struck, pilot.terminal[step], terminates)
                 breaks = breaks | struck
-            column = np.full(n, -1, np.int32)
-            column[running] = step
-            columns.append(column)
+            columns.append(np.full(n, -1, np.int32))
+            columns[-1][running] = step
             length[running] += 1
             at[running] += 1
             onward = ~terminates & (length[running] < budget[running])
+            onward &= ~breaks | (pilot.visits[step] > 0)  # otherwise nothing is known about what follows
             spliced = onward & breaks
-            dead = spliced & (pilot.visits[step] == 0)  # nothing is known about what follows
-            spliced &= ~dead
             at[running[spliced]] = self._continued(step[spliced], rng)
             done[running[terminates]] = True
-            running = running[onward & ~dead]
-        return _with_rows(_from_grid(pilot, np.stack(columns, axis=1), length, done), chain, rng)
+            running = running[onward]
+        return with_rows(_from_grid(pilot, np.stack(columns, axis=1), length, done), chain, rng)
 
     def _strikes(self, now: Any, share: float, rng: np.random.Generator) -> Any:
         struck = rng.random(len(now)) < share
@@ -436,11 +414,13 @@ class _Change:
 
     def _continued(self, states: Any, rng: np.random.Generator) -> Ints:
         """A random transition of the pilot from each state."""
-        order = np.argsort(self.pilot.now, kind="stable")
-        first = np.searchsorted(self.pilot.now[order], states, side="left")
-        number = self.pilot.visits[states]
-        places: Ints = order[first + (rng.random(len(first)) * number).astype(np.int64)]
+        first = (np.cumsum(self.pilot.visits) - self.pilot.visits)[states]
+        places: Ints = self._order[first + (rng.random(len(first)) * self.pilot.visits[states]).astype(np.int64)]
         return places
+
+    @cached_property
+    def _order(self) -> Ints:
+        return np.argsort(self.pilot.now, kind="stable")
 
 
 def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
@@ -452,41 +432,8 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
     )  # fmt: skip
 
 
-def _with_rows(samples: Samples, chain: MarkovChain, rng: np.random.Generator) -> Samples:
-    """The same sequences with a few next states exchanged, so that their rows are those of `chain`.
-
-    Every sequence of a pilot is special in some way. Where changed sequences are continued like others, those ways are
-    weighted anew, and rows that were not to change differ by as much as the pilot errs. That would pass for an effect.
-    """
-    following = samples.following.copy()
-    order = np.argsort(samples.now, kind="stable")
-    for places in np.split(order, np.flatnonzero(np.diff(samples.now[order])) + 1):
-        row: Any = chain.transition[[samples.now[places[0]]]]
-        wanted = np.asarray(row if isinstance(row, np.ndarray) else row.toarray(), dtype=np.float64).ravel()
-        following[places] = _towards(following[places], wanted, rng)
-    return replace(samples, following=following)
-
-
-def _towards(codes: Any, wanted: Floats, rng: np.random.Generator) -> Ints:
-    """Codes of which as few as possible are exchanged so that their shares are `wanted`, up to rounding.
-
-    Examples
-    --------
-    >>> np.bincount(_towards(np.array([0, 0, 0, 1, 2, 2]), np.array([0.5, 0.5, 0.0]), np.random.default_rng(0)))
-    array([3, 3])
-    """
-    quota = np.diff(np.rint(np.cumsum(wanted) / wanted.sum() * len(codes)), prepend=0.0).astype(np.int64)
-    counts = np.bincount(codes, minlength=len(quota))
-    order = np.lexsort((rng.random(len(codes)), codes))
-    beyond = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts) >= quota[codes[order]]
-    exchanged: Ints = np.array(codes, dtype=np.int32)
-    exchanged[order[beyond]] = rng.permutation(np.repeat(np.arange(len(quota)), np.maximum(quota - counts, 0)))
-    return exchanged
-
-
 def _unit(table: Floats) -> Floats:
-    least, spread = float(table.min()), float(np.ptp(table)) or 1.0
-    unit: Floats = (table - least) / spread
+    unit: Floats = (table - table.min()) / (float(np.ptp(table)) or 1.0)
     return unit
 
 
@@ -509,11 +456,10 @@ def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: fl
         return high
 
     share, rng, squares = solved(effect), np.random.default_rng([seed, 8]), []
-    label = None if change.state is None else change.pilot.states[change.state]
     for _ in range(_RESAMPLED):
         pilot = change.pilot.take(rng.integers(change.pilot.n_episodes, size=change.pilot.n_episodes))
-        again = pilot.chain(check=False)
-        squares.append(reached(_Change.of(pilot, again, change.kind, label), again, share) ** 2)
+        visited = np.bincount(pilot.following, minlength=pilot.n_states) / pilot.n_transitions
+        squares.append(reached(replace(change, pilot=pilot, visited=visited), pilot.chain(check=False), share) ** 2)
     square = reached(change, chain, share) ** 2
     excess = math.sqrt(square / max(2.0 * square - float(np.mean(squares)), 0.25 * square))
     most = reached(change, chain, 1.0) / excess

@@ -60,8 +60,8 @@ from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
 
 __all__ = [
-    "KINK", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap", "gather", "interval_of",
-    "saturation", "standard_error",
+    "KINK", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap", "equivalence_pvalue",
+    "gather", "interval_of", "saturation", "standard_error",
 ]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
@@ -205,6 +205,29 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
         high = max(min(high, _above_pooled(evidence, evidence.pooled, z, low)), low)
     estimate = min(max(estimate, low), high)
     return Interval(estimate, low, high)
+
+
+def equivalence_pvalue(evidence: Evidence, margin: float) -> float:
+    """The level at which the upper end of the interval meets the margin: p-value of "at least this far apart".
+
+    Examples
+    --------
+    >>> round(equivalence_pvalue(Evidence(0.05, 0.05, 0.01), 0.05 + 1.645 * 0.01), 3)
+    0.05
+    """
+
+    def high(tail: float) -> float:
+        return interval_of(evidence, 1.0 - 2.0 * tail).high
+
+    low, tail = 1e-9, 0.5
+    if high(tail) >= margin:
+        return 1.0
+    if high(low) < margin:
+        return low
+    for _ in range(60):
+        middle = math.sqrt(low * tail)
+        low, tail = (low, middle) if high(middle) < margin else (middle, tail)
+    return tail
 
 
 def _estimate(evidence: Evidence, tail: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ from somcot.recorded.stationary import slopes, with_long_run_start
 from somcot.samples import Samples
 
 __all__ = [
-    "SATURATED", "Model", "fit", "half_sizes", "on_entries", "row_shares", "saturation", "split_rows", "with_starts",
+    "SATURATED", "Model", "fit", "half_sizes", "on_entries", "row_shares", "saturation", "split_rows", "towards",
+    "with_rows", "with_starts",
 ]  # fmt: skip
 
 SATURATED = 3.0  # accumulated error of the kernels above which there are too few data
@@ -207,3 +209,35 @@ def saturation(models: tuple[Model, ...], discount: float, settling: float = np.
         error = np.where(visits > 0, 0.5 * np.sqrt(2.0 / np.pi) * spread / np.sqrt(np.maximum(visits, 1)), 0.0)
         total += float(model.chain.state_occupancy(discount) @ error)
     return total * steps
+
+
+def with_rows(samples: Samples, chain: MarkovChain, rng: np.random.Generator) -> Samples:
+    """The same sequences with a few next states exchanged, so that their rows are those of `chain`.
+
+    Every sequence of a pilot is special in some way. Where changed sequences are continued like others, those ways are
+    weighted anew, and rows that were not to change differ by as much as the pilot errs. That would pass for an effect.
+    """
+    following = samples.following.copy()
+    order = np.argsort(samples.now, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(samples.now[order])) + 1):
+        row: Any = chain.transition[[samples.now[places[0]]]]
+        wanted = np.asarray(row if isinstance(row, np.ndarray) else row.toarray(), dtype=np.float64).ravel()
+        following[places] = towards(following[places], wanted, rng)
+    return replace(samples, following=following)
+
+
+def towards(codes: Any, wanted: Floats, rng: np.random.Generator) -> Ints:
+    """Codes of which as few as possible are exchanged so that their shares are `wanted`, up to rounding.
+
+    Examples
+    --------
+    >>> np.bincount(towards(np.array([0, 0, 0, 1, 2, 2]), np.array([0.5, 0.5, 0.0]), np.random.default_rng(0)))
+    array([3, 3])
+    """
+    quota = np.diff(np.rint(np.cumsum(wanted) / wanted.sum() * len(codes)), prepend=0.0).astype(np.int64)
+    counts = np.bincount(codes, minlength=len(quota))
+    order = np.lexsort((rng.random(len(codes)), codes))
+    beyond = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts) >= quota[codes[order]]
+    exchanged: Ints = np.array(codes, dtype=np.int32)
+    exchanged[order[beyond]] = rng.permutation(np.repeat(np.arange(len(quota)), np.maximum(quota - counts, 0)))
+    return exchanged

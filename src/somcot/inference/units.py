@@ -493,13 +493,21 @@ def choose_units(x: ChainOrData, y: ChainOrData, units: str = "auto", strata: St
     if strata is not None and units not in ("auto", "sequences"):
         raise ValueError(f"units: found {units!r}, but strata and pairs consist of whole sequences; leave out units")
     sides, rows, length, notes = _choose([x, y], units, stratified=strata is not None)
-    return Chosen(sides[0], sides[1], rows, length, notes, strata)
+    return Chosen(sides[0], sides[1], rows, length, notes + _of_pairs(strata), strata)
 
 
 def chosen_engine(recordings: Sequence[Data], strata: Strata | None = None) -> tuple[Engine, tuple[Note, ...]]:
     """Two or more recordings cut into units as `choose_units` does, and its notes."""
     sides, rows, length, notes = _choose(recordings, "auto", stratified=strata is not None)
-    return engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows, strata=strata), notes
+    engine = engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows, strata=strata)
+    return engine, notes + _of_pairs(strata)
+
+
+def _of_pairs(strata: Strata | None) -> tuple[Note, ...]:
+    """Tasks are to pairs what sequences are otherwise: however many runs a task has, it is halved as a whole."""
+    if strata is None or not strata.paired or len(strata.labels) >= SEQUENCES:
+        return ()
+    return (Note("few-tasks", n=len(strata.labels), least=SEQUENCES),)
 
 
 def _choose(
