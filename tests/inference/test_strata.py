@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import somcot
 from somcot import Counts, Samples, Trajectories
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import WholeSequences
+from somcot.plumbing.notes import codes
 from somcot.report.sentences import mix_in_words
 
 # A mixture of tasks has memory, which the estimate reports.
