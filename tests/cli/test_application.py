@@ -88,7 +88,7 @@ def test_distance_prints_what_the_library_finds(command: Command, tmp_path: Path
 
 def test_the_keys_are_the_documented_ones(command: Command, tmp_path: Path) -> None:
     found = answer(command("distance", MAY, JUNE, *COLUMNS, "--discount", "0.9", "--json", cwd=tmp_path))
-    documented = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     for key in found:
         assert f"| `{key}` |" in documented, key
 
