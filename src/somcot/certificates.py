@@ -90,6 +90,7 @@ __all__ = [
     "simulated_upper",
     "transient_bounds",
     "upper_bound",
+    "widest",
 ]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -204,6 +205,16 @@ def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improveme
         min(max(low, 0.0), 1.0) if math.isfinite(low) else 0.0,
         min(max(high, 0.0), 1.0) if math.isfinite(high) else 1.0,
     )
+
+
+def widest(discount: float, V: Floats, cost: Floats, improvement: Improvement, slack: float = 0.0) -> float:
+    """Width of the bracket of the distance from any single pair, on the unit-cost scale; arguments of `bounds_from`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        least, most = _residual_range(discount, V, cost, improvement)
+        width = most - least
+        if slack > 0.0:
+            width += 2.0 * slack * (float(V.max() - V.min()) + rounding(V))
+    return min(width, 1.0) if math.isfinite(width) else 1.0
 
 
 class Settled(NamedTuple):
