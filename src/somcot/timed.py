@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import (
+    check_count,
     check_labels,
     check_positive,
     check_start_law,
@@ -91,7 +92,7 @@ class TimeChain:
 
     def support(self, t: int) -> Support:
         """The positive probabilities of step t; the last row (an initial distribution in other supports) is unused."""
-        return self._supports[t]
+        return self._supports[check_count("t", t, at_least=0, at_most=self.n_steps - 1)]
 
     @cached_property
     def _supports(self) -> tuple[Support, ...]:  # cached: every solver reads it several times

@@ -29,7 +29,7 @@ from somcot.many.record import DistanceMatrix, Reason
 from somcot.many.work import FIELDS, MatrixCells, run
 from somcot.plumbing import records as container
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_client, check_rng
+from somcot.plumbing.checks import check_client, check_discount, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.files import check_target, exclusive
 from somcot.plumbing.notes import Note, Share, codes, collected, restored
@@ -321,7 +321,9 @@ def distance_matrix(
         if value is not None and not isinstance(value, str):
             processes, others, value = _with_labels(name, value, processes, others)
         grouping[name] = value
-    settings = MatrixSettings(discount, method, confidence, simultaneous, tests, seed_of(rng), **grouping)
+    settings = MatrixSettings(
+        check_discount(discount), method, confidence, simultaneous, tests, seed_of(rng), **grouping
+    )
     of_vectors = {name: value for name, value in (("scale", scale), ("n_cells", n_cells)) if value is not None}
     plan = prepare(processes, cost, settings, others=others, **of_vectors)
     distances = compute(plan, threads=threads, client=client, checkpoint=checkpoint, resume=resume, progress=progress)
