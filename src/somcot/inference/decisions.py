@@ -6,8 +6,8 @@ end is that without pooled rows: who has to show that two processes are alike ca
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
-The size of the change is chosen so that the distance of the two chains, corrected for the errors of the pilot's rows, is
-the `effect`. Apart from the change, the rows of both sides are equal.
+The size of the change is chosen so that the distance of the two chains is the `effect`. Apart from the change, the rows
+of both sides are equal.
 """
 
 from __future__ import annotations
@@ -129,7 +129,6 @@ KINDS = ("rows", "row", "exits", "initial")
 _SIMULATIONS = 60  # tests at each number of sequences
 _ROUNDS = 8  # numbers of sequences tried
 _PERMUTATIONS = 199
-_RESAMPLED = 8  # pilots
 _PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
 _POOL = 4000  # changed sequences from which those of a test are drawn
 _MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
@@ -268,11 +267,11 @@ def sample_size(
     chain = pilot.chain(check=False)
     table = np.asarray(costs.between(cost, chain if isinstance(cost, str) and cost != "features" else pilot, pilot))
     change = _Change.of(pilot, chain, kind, state)
-    share = _calibrated(change, chain, table, gamma, effect, seed)
+    share = _calibrated(change, chain, table, gamma, effect)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
     changed = change.sequences(change.chain(chain, share), share, seed)
     planned = _Planned(original, changed, _unit(table), gamma, 1.0 - confidence, seed, threads)
-    points = _search(planned, power)
+    points = _search(planned, power, pilot.n_episodes)
     curve = _fitted(points, power)
     n = _solved(curve, power)
     simulated = [point.n for point in points]
@@ -406,12 +405,8 @@ class _Change:
         return with_rows(_from_grid(pilot, np.stack(columns, axis=1), length, done), chain, rng)
 
     def _strikes(self, now: Any, share: float, rng: np.random.Generator) -> Any:
-        struck = rng.random(len(now)) < share
-        if self.kind == "initial":
-            return np.zeros(len(now), np.bool_)
-        if self.kind == "row":
-            return struck & (now == self.state)
-        return struck & ~self.pilot.terminal[now]
+        struck = rng.random(len(now)) < (0.0 if self.kind == "initial" else share)
+        return struck & (now == self.state if self.kind == "row" else ~self.pilot.terminal[now])
 
     def _continued(self, states: Any, rng: np.random.Generator) -> Ints:
         """A random transition of the pilot from each state."""
@@ -438,38 +433,24 @@ def _unit(table: Floats) -> Floats:
     return unit
 
 
-def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: float, effect: float, seed: int) -> float:
-    """How often the change has to strike for the distance to be `effect`.
+def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: float, effect: float) -> float:
+    """How often the change has to strike for the distance to be `effect`."""
 
-    Rows of the pilot err, so they are farther from any other distribution than those of the process: their squared
-    distance is too large by about as much as that of the rows of resampled pilots exceeds it.
-    """
-
-    def reached(of: _Change, original: MarkovChain, share: float) -> float:
-        problem = Problem(original, of.chain(original, share), table, discount)
+    def reached(share: float) -> float:
+        problem = Problem(chain, change.chain(chain, share), table, discount)
         return policy_iteration.solve(problem, threads=1).distance
 
-    def solved(distance: float) -> float:
-        low, high = 0.0, 1.0
-        while high - low > 2e-3 * high:
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if reached(change, chain, middle) < distance else (low, middle)
-        return high
-
-    share, rng, squares = solved(effect), np.random.default_rng([seed, 8]), []
-    for _ in range(_RESAMPLED):
-        pilot = change.pilot.take(rng.integers(change.pilot.n_episodes, size=change.pilot.n_episodes))
-        visited = np.bincount(pilot.following, minlength=pilot.n_states) / pilot.n_transitions
-        squares.append(reached(replace(change, pilot=pilot, visited=visited), pilot.chain(check=False), share) ** 2)
-    square = reached(change, chain, share) ** 2
-    excess = math.sqrt(square / max(2.0 * square - float(np.mean(squares)), 0.25 * square))
-    most = reached(change, chain, 1.0) / excess
+    low, high = 0.0, 1.0
+    most = reached(high)
     if most <= effect:
         raise ValueError(
             f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at most; "
             "choose a smaller effect or another kind"
         )
-    return solved(effect * excess)
+    while high - low > 2e-3 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if reached(middle) < effect else (low, middle)
+    return high
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,19 +475,17 @@ class _Planned:
         return PowerPoint(n, found / n_simulations, n_simulations)
 
 
-def _search(planned: _Planned, power: float) -> list[PowerPoint]:
-    """Simulate the test at numbers of sequences that approach the one with the requested power."""
+def _search(planned: _Planned, power: float, n: int) -> list[PowerPoint]:
+    """Simulate the test at numbers of sequences, `n` first, that approach the one with the requested power."""
     steps = planned.original.n_transitions / planned.original.n_episodes
     most = max(int(_MOST_TRANSITIONS / steps), 2 * SEQUENCES)
-    n, points = min(max(planned.original.n_episodes, SEQUENCES), most), []
+    n, points = min(max(n, SEQUENCES), most), []
     for round_ in range(_ROUNDS):
         points.append(planned.power(n, _SIMULATIONS, round_))
         low = max((p.n for p in points if p.power < power), default=None)
         high = min((p.n for p in points if p.power >= power), default=None)
-        if high is None:
-            following = 3 * n
-        elif low is None:
-            following = n // 3
+        if high is None or low is None:
+            following = 3 * n if high is None else n // 3
         else:
             following = _solved(_fitted(points, power), power)
         following = min(max(following, SEQUENCES), most)
