@@ -213,6 +213,7 @@ def test_changed_sequences_have_the_rows_of_the_plan(kind: str) -> None:
     np.add.at(counts, (pool.now, pool.following), 1)
     visited = counts.sum(axis=1) > 0
     assert np.abs(counts - counts.sum(axis=1, keepdims=True) * planned.transition)[visited].max() <= 1.0
+    assert pool.offsets is not None
     begins = np.bincount(pool.now[pool.offsets[:-1]], minlength=4)
     assert np.abs(begins - pool.n_episodes * planned.initial).max() <= 1.0
 

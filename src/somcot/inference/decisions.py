@@ -373,7 +373,7 @@ class _Change:
         at = begins[chosen].copy()  # the pilot's transition that comes next
         # A recording that was cut off is cut off after as many steps; one that terminated may go on.
         budget = np.where(ended[chosen], int(lengths.max()), lengths[chosen])
-        begin = pilot.now[at]
+        begin: Any = pilot.now[at]
         if self.kind == "initial":
             begin = towards(begin, np.asarray(chain.initial), rng)
         struck = (begin != pilot.now[at]) | (not whole)
