@@ -140,6 +140,11 @@ def times_of(times: object, n: int) -> tuple[Floats, bool]:
         missing = np.isnat(array)
         array = array.astype("M8[us]").astype(np.int64)
     elif array.dtype.kind not in "iuf":
+        if array.dtype.kind == "U" and array.size:
+            raise TypeError(
+                f"times: found text such as {str(array.flat[0])!r}, expected numbers or dates; "
+                "numpy.array(times, dtype='datetime64[us]') converts ISO dates"
+            )
         raise TypeError(f"times: found entries of type {array.dtype}, expected numbers or dates")
     else:
         missing = ~np.isfinite(array)
