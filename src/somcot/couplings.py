@@ -236,6 +236,9 @@ def alignment(result: Result) -> list[Aligned]:
     """
     from scipy.optimize import linear_sum_assignment
 
+    from somcot.result import Result  # which imports this module
+
+    check_kind("result", result, Result)
     if result.clock.name != "discount":
         raise ValueError(f"result: found a distance with {result.clock.asked}, expected a discount below 1")
     V = np.asarray(result.potential)
