@@ -31,6 +31,7 @@ from somcot.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from somcot.cli.inputs import NamedProcess
     from somcot.inference.permutation import SameProcessResult
 
 __all__ = ["INCONCLUSIVE", "StrataOptions", "baseline", "junit", "markdown", "same_process", "sample_size"]
@@ -72,6 +73,13 @@ class StrataOptions:
             raise ValueError(f"{self.flag}: not together with --cells; pass the labels in Python, or bin the columns")
         given = {"strata": self.strata, "paired_by": self.paired_by}
         return {name: column for name, column in given.items() if column is not None}
+
+    def check(self, x: NamedProcess, y: NamedProcess) -> None:
+        """Refuse what the library would refuse, with the names of the files instead of x and y."""
+        from somcot.cli.output import names_of
+        from somcot.inference.strata import strata_of
+
+        strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
 
 
 def same_process(
@@ -131,6 +139,7 @@ def same_process(
                 raise ValueError(
                     f"{side.name}: no recorded episodes; the test permutes whole episodes, use somcot distance instead"
                 )
+        grouping.check(x, y)
         sides: tuple[Any, Any] = (x.value, y.value)
         discount = discount or suggested_discount([x, y])
         outcome = somcot.same_process(

@@ -84,6 +84,7 @@ def distance(
         raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
     with caught() as messages:
         pair = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
+        grouping.check(pair.x, pair.y)
         settled = clock.settled(pair.x, pair.y)
         more: dict[str, Any] = {"confidence": confidence} | pair.arguments
         if not vectors.wanted:

@@ -274,8 +274,10 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     rows.append(("states", _names(value.states, 12)))
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
-    if known := getattr(value, "episode_attributes", None):
-        rows.append(("sessions", f"{_names(list(known), 12)} are known (for --by NAME and --strata NAME)"))
+    attributes = getattr(value, "episode_attributes", {})
+    if known := [name for name, values in attributes.items() if any(one not in (None, "unknown") for one in values)]:
+        are = "are" if len(known) > 1 else "is"
+        rows.append(("sessions", f"{_names(known, 12)} {are} known (for --by NAME and --strata NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     rows.append(("forecast", f"a distance to a similar process takes {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]

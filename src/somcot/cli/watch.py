@@ -89,7 +89,7 @@ class WatchOptions:
 
 def watch(options: WatchOptions, reading: Reading) -> int:
     """Monitor a stream: raise an alarm when the process changes."""
-    from somcot.cli.output import caught, check_targets
+    from somcot.cli.output import check_targets
     from somcot.plumbing.files import exclusive
 
     for name in reading.chosen():
@@ -103,10 +103,8 @@ def watch(options: WatchOptions, reading: Reading) -> int:
         raise ValueError("--reference: standard input is for the stream; name a file")
     targets = {"--html": options.html, "--state-file": options.state_file, "--prometheus": options.prometheus}
     check_targets(targets, (options.stream, options.reference, options.cost))
-    with caught() as messages:
+    with _noted():
         monitor = _monitor(options, reading)
-    for text in messages:
-        _note(text)
     if options.columns is not None and not all(name.strip() for name in options.columns.split(",")):
         raise ValueError(f"--columns: found {options.columns!r}, expected names such as session,page")
     lock = exclusive(options.state_file) if options.state_file is not None else contextlib.nullcontext()
@@ -235,7 +233,7 @@ class _Watch:
         return ALARM if self.options.exit_on_alarm and self.monitor.alarm is not None else 0
 
     def _consume(self) -> None:
-        for block in self.feed.blocks():
+        for block in self._blocks():
             if block is not None:
                 self.busy = True
                 alarms = self._take(block)
@@ -250,20 +248,26 @@ class _Watch:
                         return
             self._report()
 
+    def _blocks(self) -> Iterator[EventBlock | None]:
+        blocks = self.feed.blocks()
+        while True:
+            with _noted():  # the header is read with the first block
+                try:
+                    block = next(blocks)
+                except StopIteration:
+                    return
+            yield block
+
     def _take(self, block: EventBlock) -> list[Alarm]:
         """Feed the monitor, in pieces if a curve is drawn; the pieces do not change the result."""
-        from somcot.cli.output import caught
-
         n = len(block.codes)
         step = -(-n // _PIECES) if self.options.html is not None else n
         alarms: list[Alarm] = []
         for begin in range(0, n, step):
             part = slice(begin, begin + step)
             keys = None if block.keys is None else block.keys[part]
-            with caught() as messages:
+            with _noted():
                 alarms += self.monitor.take(block.codes[part], keys, block.times[part], dated=block.dated)
-            for text in messages:
-                _note(text)
             self._remember()
         return alarms
 
@@ -510,6 +514,17 @@ def _call(command: str, record: dict[str, Any]) -> None:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[None]:
+    """Write notes as lines of this command instead of Python's warnings."""
+    from somcot.cli.output import caught
+
+    with caught() as messages:
+        yield
+    for text in messages:
+        _note(text)
 
 
 def _note(text: str) -> None:

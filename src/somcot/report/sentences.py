@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from somcot.contributions import Findings, StateChange, TransitionShare
 from somcot.costs import check_cost
 from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_flag
+from somcot.plumbing.checks import check_flag, check_kind, check_names
 from somcot.plumbing.notes import Spelling, arranged, python_spelling
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
@@ -65,7 +65,7 @@ _NOT_THE_WHOLE = "of the distance as a whole is not significant {p}: the differe
 def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
     """The cost argument, or the cost stored in the result."""
     if cost is not None:
-        return np.asarray(cost, dtype=np.float64)
+        return check_cost(cost, len(result.states_x), len(result.states_y))
     return None if result.makeup is None else result.makeup.cost
 
 
@@ -145,6 +145,8 @@ def meaning(
     'On 10.6 % of the steps that matter, June is in a different state (page) than May.'
     """
     # Estimates are rounded claims: "about".
+    check_kind("result", result, Result)
+    names = cast("tuple[str, str]", check_names("names", names, 2))
     about, clock = "" if result.claim is Claim.PROVED else "about ", result.clock
     main = headline(result)
     distance, share_of, during = main.distance, clock.share, clock.during
@@ -239,6 +241,7 @@ def share_of_time(result: Result, mass: float) -> float:
 
 def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     """The certainty of the distance: its proved bounds, its interval, or that it has neither."""
+    check_kind("result", result, Result)
     if result.claim is Claim.PROVED:
         return f"Both processes are known, and the number is proved to {result.bounds.high - result.bounds.low:.1g}."
     if result.claim is Claim.NOTHING:
@@ -301,6 +304,8 @@ def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
     >>> row = StateChange("error", 0, 44, 0, 32, 0.0, 0.01, 1e-9, 1e-8, True, "new")
     >>> findings_in_words(Findings((row,), (), (500, 400)), ("May", "June"))
     'New in June: error (44 visits, 8.0 % of the sequences).'
+    >>> findings_in_words(Findings((row._replace(visits_x=9, kind="more"),), (), (500, 400)), ("May", "June"))
+    '1 state or step differs significantly: error.'
     """
     said, named = [], 0
     kinds = (("new", f"New in {names[1]}", 1), ("vanished", f"No longer in {names[1]}", 0))
@@ -321,8 +326,17 @@ def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
     rest = found.marked - named
     if rest:
         what = f"state{'s' * (rest > 1)} {'and' if rest > 1 else 'or'} step{'s' * (rest > 1)}"
-        said.append(f"{rest} {'other ' * bool(said)}{what} differ{'s' * (rest == 1)} significantly.")
+        most = "" if said else f"{': ' if rest == 1 else ', most of all '}{_first_marked(found)}"
+        said.append(f"{rest} {'other ' * bool(said)}{what} differ{'s' * (rest == 1)} significantly{most}.")
     return " ".join(said)
+
+
+def _first_marked(found: Findings) -> str:
+    """The significant step whose share differs most, or the first significant state if there is no such step."""
+    for step in (*found.largest(1), *found.steps):  # `largest` leaves out steps with equal shares
+        if step.marked:
+            return f"{label_text(step.state, 40)} \u2192 {label_text(step.next_state, 40)}"
+    return label_text(next(row.state for row in found.states if row.marked), 40)
 
 
 def _visited(row: StateChange, found: Findings, side: int) -> str:
@@ -357,6 +371,8 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
     >>> sentence(somcot.distance(walk, walk, [[0.0] * 3] * 3, discount=0.9), ("May", "June"))
     'The distance between May and June is 0.0000 (proved to ...).'
     """
+    check_kind("result", result, Result)
+    names = cast("tuple[str, str]", check_names("names", names, 2))
     text = f"The distance between {names[0]} and {names[1]} is"
     number = figure(result.distance)
     if result.claim is Claim.PROVED:
@@ -479,6 +495,7 @@ def contributions(result: Result, cost: ArrayLike, *, steps: bool = False, most:
     [(0, 1, 0.0655), (1, 0, 0.006)]
     """
     check_flag("steps", steps)
+    check_kind("result", result, Result)
     table = check_cost(cost, *result.state_law.shape)
     x, y = result.states_x, result.states_y
     if steps:
