@@ -401,8 +401,8 @@ class Samples:
         # Positions of the steps of the chosen episodes, each a range, without a loop.
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         now, following = self.now[steps], self.following[steps]
+        # Times are only for `Monitor`, which reads whole recordings.
         return replace(
-            # Times are only for `Monitor`, which reads whole recordings.
             self, now=now, following=following, offsets=offsets, terminated=ends, times=None, episode_attributes=about
         )
 

@@ -227,7 +227,6 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
     from somcot.report.sentences import mix_in_words
 
-    # Symbols besides words, since pull requests show the first line in lists.
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
     low, high, level = content["confidence_interval"].values()
     rows = [

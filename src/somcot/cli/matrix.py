@@ -354,8 +354,8 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(rows[0]))
     writer.writeheader()
+    # `repr` keeps all digits of a number; missing values are empty fields.
     writer.writerows(
-        # `repr` keeps all digits of a number; missing values are empty fields.
         {k: "" if v is None else repr(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows
     )
     return text.getvalue().encode("utf-8", errors="replace")
