@@ -222,7 +222,7 @@ class StateAbstraction:
             return error + torch.nn.functional.cross_entropy(out[:, 1:], following[where])
 
         self._minimise([trunk, head], self.steps[1], 3.0, loss)
-        # The trunk goes on learning in later rounds; these features are those of this one.
+        # The trunk continues to learn in later rounds; these features must not change with it.
         network = copy.deepcopy(torch.nn.Sequential(trunk, head))
 
         def features(seen: Tensor) -> Tensor:

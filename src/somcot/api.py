@@ -151,7 +151,7 @@ def distance(
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
     result: Result
-    # An estimate asks a function for the cost between the states of one process as well.
+    # An estimate also calls a function for the cost between the states of one process.
     as_given = isinstance(cost, np.ndarray) or (callable(cost) and solver.name == "auto")
     table: Any = cost if as_given else costs.between(cost, x, y)
     if solver.takes != "chains":

@@ -258,7 +258,7 @@ def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Sampl
 
 
 class Resolution(NamedTuple):
-    """Deprecated: the distance between cells by their number, now for one number only. It says nothing about the error.
+    """Deprecated: the distance between cells by their number, now for one number only; no measure of the error.
 
     Attributes
     ----------
@@ -410,7 +410,7 @@ class Continuous(NamedTuple):
     reason : str
         Why there is no error bound.
     resolution, twin, shift_check, curved
-        Deprecated, of use for results of former versions only.
+        Deprecated; set only in results of former versions.
     """
 
     cells: Cells

@@ -282,7 +282,7 @@ class Findings(NamedTuple):
         return "change" if self.sequences is None else "change (* significant)"
 
     def _shares(self, row: StateChange) -> tuple[str, str]:
-        # Any number other than 0 will do: without sequences the column is removed afterwards.
+        # Any number other than 0: without sequences the column is removed afterwards.
         x, y = self.sequences or (1, 1)
         return percent((row.sequences_x or 0) / x), percent((row.sequences_y or 0) / y)
 
@@ -418,7 +418,7 @@ class ContributionInputs:
         return over if clock == "discount" else np.zeros_like(over)
 
     def before_end(self, result: Result, share: float) -> BeforeEnd | None:
-        """The distance and its interval divided by `share`; None if the distance goes on after the end."""
+        """The distance and its interval divided by `share`; None if costs continue after the end."""
         ended = self.ended(result.clock.name)
         # If ended pairs cost something, the distance is not a sum over the time before the end.
         if not 1e-9 < share < 1.0 - 1e-9 or (self.cost[ended] * (result.state_law[ended] > 0.0)).any():

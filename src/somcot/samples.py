@@ -62,7 +62,7 @@ class Samples:
     episode_attributes : mapping of str to ndarray, shape (n_episodes,)
         What is known of each episode besides its states, such as its task; see `readers.from_table`.
     times : EventTimes or None
-        When the states were entered, if a reader was told to keep it (`keep_times`), for `Monitor`.
+        When the states were entered, for `Monitor`; kept by readers with `keep_times`.
 
     Examples
     --------

@@ -43,7 +43,7 @@ _SHOWN = 5  # transitions in a summary
 
 @dataclass(frozen=True)
 class StrataOptions:
-    """``--strata`` and ``--paired-by``: what a sequence was asked to do."""
+    """``--strata`` and ``--paired-by``: the columns with the task of each sequence."""
 
     strata: Annotated[
         str | None,

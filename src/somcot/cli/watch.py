@@ -149,7 +149,7 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
 
 
 def _say_check(name: str, check: Check) -> None:
-    """Whether the reference is stable, since alarms against one that is not are no news."""
+    """Warn if the reference itself changes, since alarms against it would then be expected."""
     if check.alarm is not None:
         what = check.alarm.what or "; ".join(str(m) for m in check.alarm.transitions[:3])
         _note(f"{name}: its later part differs from its earlier one since about event {check.alarm.since:,} ({what})")
@@ -214,7 +214,7 @@ class _Watch:
         self.delivered, self.delimiter = int(position["delivered"]), position["delimiter"]
         place = Place(**position["place"])
         if self.path == "-":
-            # Standard input begins anew, and so do its line numbers.
+            # Standard input is a new stream, so line numbers begin at 1.
             place = replace(place, line=1)
             _note("standard input cannot be read again: events that came after the last checkpoint are missing")
         return place

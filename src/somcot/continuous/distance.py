@@ -1,4 +1,4 @@
-"""The distance between two recordings of real vectors: register, test, and simulate what is left; or decline.
+"""The distance between two recordings of real vectors: register, test, simulate the rest; or decline.
 
 The value comes from `routes`. The recordings are also put into shared cells, whose exact coupling shows which regions
 correspond to each other; the number does not depend on them.

@@ -162,13 +162,13 @@ class Side:
 
 
 def _weights(n: int, discount: float, ended: bool) -> Floats:
-    """What lies beyond a record counts at its second half; beyond an end, at the end."""
+    """Weights of points; the time after a recording counts at its second half, after termination at the end."""
     weights = (1.0 - discount) * discount ** np.arange(n)
     rest = discount**n
     if ended:
         weights[-1] += rest
     else:
-        # The second half stands for the future, since the first still depends on the start.
+        # The first half still depends on the initial point, so it does not represent the future.
         weights[n // 2 :] += rest / (n - n // 2)
     return np.asarray(weights / weights.sum())
 

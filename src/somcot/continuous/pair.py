@@ -242,7 +242,7 @@ class Pair:
     def starts(self, n: int, y: Bools | None = None) -> tuple[Floats, Floats]:
         """Pairs of initial points: the same or, if they differ, related by the map of their moments."""
         every, chosen = self.shared.starts, self._start[:n]
-        # If the tests see no difference of starts, both begin at the same point.
+        # Without a significant difference of the starts, both sides begin at the same point.
         if not self.match_starts:
             return every[chosen], every[chosen].copy()
         sides = self.shared.sides if y is None else y

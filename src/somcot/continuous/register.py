@@ -1,4 +1,4 @@
-"""Register two recordings: the map T for which y behaves as T(x), refined on single steps, and tests of what is left.
+"""Register two recordings: the map T for which y behaves as T(x), refined on single steps, and tests of the rest.
 
 Where a process has been is known no better than the number of its episodes; a step is a martingale difference and is
 known as well as the number of steps. So T starts from moments and is moved until drift and scatter of the steps of both

@@ -429,7 +429,7 @@ def _union_cost(
 
 
 def _different(x: Sequence[Hashable], y: Sequence[Hashable]) -> Floats:
-    """The cost by labels, without the remarks that `costs.labels` makes when a user asks for it."""
+    """The cost by labels, without the warnings of `costs.labels`."""
     return np.array([[float(a != b) for b in y] for a in x])
 
 

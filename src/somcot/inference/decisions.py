@@ -59,7 +59,7 @@ def test_with_margin(
     table = costs.between(cost, x, y) if isinstance(cost, str) else cost
     test = permutation.same_process(x, y, cost, discount=discount, rng=seed, **options)
     shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
-    with collected() as notes:  # most were issued by the test, or say what the verdict says
+    with collected() as notes:  # most were issued by the test, or repeat the verdict
         result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=seed, **shared)
     for note in notes:
         if note.code not in _SAID:

@@ -486,7 +486,7 @@ def _kind(engine: Engine) -> str:
 
 # --- Streams as data: the corrected estimate from counted transitions, and its interval for SOMCOT's own answer.
 
-# Options that say what to draw; the others of SOMCOT say how to solve.
+# Options for drawing; SOMCOT's other options are for solving.
 DRAWING = ("n_steps", "batch_size", "max_seconds", "checkpoint", "checkpoint_every", "resume", "order")
 
 

@@ -122,7 +122,7 @@ class _Changes(NamedTuple):
 
         Differences are those of the weighted times or, with the `sizes` of both recordings, of the shares of units.
         """
-        # Events say what is new, where they are known; otherwise the chain does.
+        # Events decide what is new, if they are known; otherwise the chain does.
         present = np.where(self.events >= 0, self.events > 0, self.times > 0.0)
         alone, marked = present[0] != present[1], adjusted <= _LEVEL
         shares = self.times if sizes is None else self.units / np.array(sizes)[:, None]

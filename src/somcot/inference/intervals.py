@@ -94,7 +94,7 @@ class Pooled(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the data say about a distance.
+    """The statistics of the data from which the interval follows.
 
     Attributes
     ----------

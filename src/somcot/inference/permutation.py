@@ -435,7 +435,7 @@ def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Gene
     return MarkovOrder(min(accepted, default=max_order + 1), pvalues)
 
 
-_KNOWN_MEMORY: WeakKeyDictionary[Samples, bool] = WeakKeyDictionary()  # a matrix asks once per pair
+_KNOWN_MEMORY: WeakKeyDictionary[Samples, bool] = WeakKeyDictionary()  # read once per pair of a matrix
 
 
 def has_memory(samples: Samples) -> bool:

@@ -1,9 +1,9 @@
 """What may be permuted with what: recordings of the same kind, and with strata or pairs, sequences of the same task.
 
-A stratum is what a sequence was asked to do: its task, its customer segment, its ward. If two recordings have different
+A stratum is the task of a sequence, its customer segment, or its ward, for example. If two recordings have different
 mixes of strata, they differ even if nothing behaves differently. With strata,
 
-- sequences are permuted within their stratum, so the test asks whether any stratum behaves differently;
+- sequences are permuted within their stratum, so the null hypothesis is that no stratum behaves differently;
 - every sequence has a weight, so that each recording has the mix of both recordings together: of n_g sequences of
   recording g, of which n_gs are in stratum s, each of these counts (n_g / N) (N_s / n_gs) times;
 - half-samples halve every stratum of every recording and are weighted in the same way.

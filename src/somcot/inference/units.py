@@ -438,7 +438,7 @@ def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
         any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
         for i, effect in enumerate(effects)
     ]
-    chosen = grows.index(False, 1)  # at the latest the last, which has no longer one to compare with
+    chosen = grows.index(False, 1)  # the last one always qualifies, as it has no successor
     return lengths[chosen - 1], not grows[0]
 
 
@@ -528,7 +528,7 @@ def _choose(
     for name, side in zip("xy" if len(sides) == 2 else map(str, range(len(sides))), sides, strict=True):
         if isinstance(side, Samples) and side.n_episodes < SEQUENCES and not side.starts_known:
             told.append(Note("few-sequences", name, n=side.n_episodes, least=SEQUENCES))
-    if stratified:  # blocks of one sequence belong to one stratum, so they say nothing about another
+    if stratified:  # blocks of one sequence belong to one stratum, so they carry no information about another
         return sides, False, None, tuple(told)
     length, independent = block_length(whole)
     if not independent:

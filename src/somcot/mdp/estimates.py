@@ -6,7 +6,7 @@ that the data cannot distinguish are pooled (`somcot.inference.statistics`); mea
 The interval inverts the distribution of the estimate along the path from equal processes (t = 0) over the pooled
 (t = 1) to the counted ones (t = 2): for each t, recordings are drawn with the recorded numbers of visits, and their
 estimates have mean m(t) and standard deviation s(t). The ends are the distances at those t where the observed estimate
-is z standard deviations above or below m(t). The estimate is pooled anew in every draw: its bias is small for any t,
+is z standard deviations above or below m(t). The estimate is pooled again in every draw: its bias is small for any t,
 while that of the counted distance depends on differences too small to be seen, which no path through the data knows.
 Steps are taken as independent given state and action, which is what a decision process means.
 """
@@ -384,7 +384,7 @@ def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
 
 
 def _policy(x: MDP, y: MDP, policy: Any) -> Floats | None:
-    """The probability of each action in each state of x; in the end of episodes any action will do."""
+    """The probability of each action in each state of x; at the end of episodes all actions are equivalent."""
     if policy is None:
         return None
     law = policy_law(x, policy)

@@ -181,7 +181,7 @@ def policy_law(mdp: MDP, policy: Any) -> Floats:
     chosen = list(policy) if named else np.asarray(policy).tolist()
     if not isinstance(chosen, list) or len(chosen) != n:
         last = (
-            # Readers add "terminated" as a last state, which policies of the original process do not know.
+            # Readers add "terminated" as a last state, which policies of the original process do not include.
             f"; the last state is {mdp.states[-1]!r}, where any action will do"
             if mdp.states[-1] == "terminated"
             else ""

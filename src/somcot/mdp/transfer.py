@@ -1,4 +1,4 @@
-"""From a model to the recorded process: how far the value of a policy may be off, and how much it may lose."""
+"""From a model to the recorded process: bounds of the error of the predicted value of a policy, and of its loss."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def transfer_bound(
     holdout: float | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> TransferBound:
-    """How far the value of a policy may be from what the model says, and how much it may lose.
+    """Bound the error of the value that a model predicts for a policy, and the loss of the policy.
 
     With about this confidence, ``|value in the model - value in the recorded process| <= value_error``, and
     ``best value there - the policy's value there <= policy_loss``. This is a large-sample statement: measured on random
@@ -137,7 +137,7 @@ def transfer_bound(
         function of those, a RecordedMDP with the states of the model, returns a policy.
     confidence : float
     unvisited : {"worst", "model"}
-        What an action does that the recording never tried: the worst within `value_range`, or what the model says.
+        The outcome of actions that were never tried: the worst within `value_range`, or that of the model.
     value_range : (float, float), optional
         Smallest and largest possible value. By default those of the least and the largest reward at every step.
     method : {"delta", "proved"}

@@ -157,7 +157,7 @@ class World(NamedTuple):
         untried, modelled = (visits == 0) & ~known, model_law.sum(axis=2) > 0
         free = untried if options.unvisited == "worst" else untried & ~modelled
         law = np.where((visits > 0)[..., None], counts / tried[..., None], model_law)
-        # The end of episodes and the two additional states are absorbing, whatever the model says.
+        # The end of episodes and the two additional states are absorbing, also where the model differs.
         for k in (n, n + 1, *ended):
             law[k] = model_law[k] = np.eye(n + 2)[k]
         # Neither recorded nor modelled: midway between best and worst, for the estimate only. Bounds replace these

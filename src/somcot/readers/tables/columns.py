@@ -137,7 +137,7 @@ def _folded(name: str) -> str:
 
 
 def _tell(header: ColumnNames, asked: ColumnRoles, roles: ColumnRoles) -> None:
-    """Say which columns were chosen by their names, unless these are the names of the roles."""
+    """Report the columns that were chosen by name, unless these are the names of the roles."""
     chosen = {
         "state": None if asked.state else roles.state[0],
         "sequence": None if asked.sequence else roles.sequence,

@@ -54,7 +54,7 @@ class Columns:
             if roles.sequence is None
             else RunColumn(table.name, roles.sequence, is_text=table.is_text, place=table.place)
         )
-        # Attributes are not states: labels that differ in spelling are no concern there.
+        # Attributes are not states, so measurements are allowed.
         self.more = {name: LabelColumn(table.name, name, is_text=table.is_text, is_state=False) for name in roles.more}
         self.time = None if roles.time is None else self._numbers(roles.time, times=True)
         self.reward = None if roles.reward is None else self._numbers(roles.reward)
@@ -198,7 +198,7 @@ class TableOptions:
     def grouped(
         self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
     ) -> tuple[Samples, Order]:
-        """The rows as sequences, split where the group of a row changes; the order knows the rows of each."""
+        """The rows as sequences, split where the group of a row changes; the order has the rows of each."""
         codes, states = columns.states(binning)
         order = Order(columns)
         samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
