@@ -1,4 +1,4 @@
-"""Licences of everything that somcot may install, as a page: `python -m tests.licences` writes docs/licences.md.
+"""Licences of everything that somcot may install, as a page: `python -m tests.licences` writes docs/reference/licences.md.
 
 They are read from the metadata of installed packages; those that are not installed keep the row they have.
 """
@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "licences.md"
+PAGE = ROOT / "docs" / "reference" / "licences.md"
 HEAD = """# Licences
 
 somcot is distributed under the BSD 3-Clause licence. This table lists its direct dependencies, required, optional or

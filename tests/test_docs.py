@@ -22,6 +22,7 @@ from somcot.cli import setup
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.filterwarnings("ignore:.*depends on more than the last one")  # the page says so
 @pytest.mark.parametrize(
     "page",
     [

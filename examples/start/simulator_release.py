@@ -12,13 +12,13 @@ import numpy as np
 import somcot
 
 # %%
-# The simulator: Lorenz's weather, integrated with Heun's method, 60 runs with starts of their own. `rounding` is what
+# The simulator: Lorenz's weather, integrated with Heun's method, 120 runs with starts of their own. `rounding` is what
 # another compiler may change, `heating` is physics.
 
 
 def simulate(heating: float = 28.0, rounding: float = 0.0) -> list[np.ndarray]:
     """Runs of 80 recorded steps each; the first 20 time units are not recorded."""
-    state = np.random.default_rng(7).normal([0.0, 0.0, 25.0], 5.0, size=(60, 3)) + rounding
+    state = np.random.default_rng(7).normal([0.0, 0.0, 25.0], 5.0, size=(120, 3)) + rounding
     recorded = []
     for step in range(3600):
         slope = drift(state, heating)

@@ -88,7 +88,7 @@ def test_distance_prints_what_the_library_finds(command: Command, tmp_path: Path
 
 def test_the_keys_are_the_documented_ones(command: Command, tmp_path: Path) -> None:
     found = answer(command("distance", MAY, JUNE, *COLUMNS, "--discount", "0.9", "--json", cwd=tmp_path))
-    documented = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     for key in found:
         assert f"| `{key}` |" in documented, key
 
@@ -273,7 +273,9 @@ def test_labels_are_matched_and_strangers_listed(command: Command, tmp_path: Pat
     found = answer(command("distance", "a.csv", "b.csv", "--discount", "0.5", "--json", cwd=tmp_path))
     assert (found["only_x"], found["only_y"]) == (["9"], ["new"])
     assert "numbers-as-text" in found["warning_codes"]
-    assert "- only in a.csv: 9" in command("distance", "a.csv", "b.csv", "--discount", "0.5", cwd=tmp_path).stdout
+    shown = command("distance", "a.csv", "b.csv", "--discount", "0.5", cwd=tmp_path).stdout
+    assert re.search(r"^9 +5 → 0 .* vanished", shown, re.MULTILINE)
+    assert re.search(r"^new +0 → 5 .* new", shown, re.MULTILINE)
 
 
 def test_bins_are_the_same_on_both_sides(command: Command, tmp_path: Path) -> None:
@@ -355,11 +357,20 @@ def test_completion_for_three_shells(command: Command, tmp_path: Path) -> None:
 def test_demo_shows_the_truth_beside_the_estimate(command: Command, tmp_path: Path) -> None:
     done = command("demo", "--out", "new", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    x, y = clickstream.chain("may"), clickstream.chain("june")
-    truth = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9).distance
+    # A session that has bought or left is closed one step later, so its last page counts once.
+    chains = [clickstream.chain(month) for month in ("may", "june")]
+    cost = somcot.costs.labels(chains[0].states, chains[1].states)
+    last = np.array([np.diag(chain.transition) == 1.0 for chain in chains])
+    rows = [
+        np.block([[np.where(end[:, None], 0.0, chain.transition), end[:, None]], [np.zeros((1, 12)), np.ones((1, 1))]])
+        for chain, end in zip(chains, last, strict=True)
+    ]
+    x, y = (somcot.MarkovChain(P, [*chain.initial, 0.0]) for P, chain in zip(rows, chains, strict=True))
+    table = np.block([[cost, np.ones((12, 1))], [np.ones((1, 12)), np.zeros((1, 1))]])
+    truth = somcot.distance(x, y, table, discount=0.9).distance
     assert f"{truth:.4f}" in done.stdout
     low, high = map(float, re.findall(r"interval +([\d.]+) to ([\d.]+)", done.stdout)[0])
-    assert f"lies {'inside' if low <= truth <= high else 'outside'} the interval" in done.stdout
+    assert f"lies {'inside' if low <= truth <= high else 'outside'} the interval" in " ".join(done.stdout.split())
     assert done.stdout.count("\n  somcot ") == 3
     assert (tmp_path / "new" / "report.html").stat().st_size > 10_000
     assert (tmp_path / "new" / "demo.png").stat().st_size > 10_000

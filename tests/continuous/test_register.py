@@ -112,6 +112,7 @@ def test_some_units_are_whole_units() -> None:
     assert some_units(data, np.random.default_rng(0), 600).tolist() == list(range(50))
 
 
+@pytest.mark.statistical
 def test_errors_of_moments_and_steps_go_together() -> None:
     """Each episode has a level of its own, which moments and steps share: as sources they are not independent."""
 

@@ -309,8 +309,8 @@ def spelled(name: str, value: str = "") -> str:
     ('--tidy', '--terminated all', '--end left')
     >>> spelled("bins", "{'size': 10}"), spelled("state", "['A', 'B']"), spelled("scale", "1.0")
     ('--bins size=10', '--state A --state B', '--scale 1')
-    >>> spelled("somcot.same_process"), spelled("samples.with_order(2)")
-    ('somcot test', 'samples.with_order(2) in Python')
+    >>> spelled("somcot.same_process"), spelled("samples.with_order(2)"), spelled("initial", "...")
+    ('somcot test', 'samples.with_order(2) in Python', '--start STATE')
     """
     if not name.isidentifier():
         return _COMMANDS.get(name, f"{name} in Python")
@@ -330,8 +330,8 @@ def _typed(name: str, value: str) -> list[str]:
         literal = ast.literal_eval(value)
     except (SyntaxError, ValueError):
         return [value]
-    if literal is True:
-        return ["all" if name == "terminated" else ""]
+    if literal is True or literal is ...:
+        return [{("terminated", True): "all", ("initial", ...): "STATE"}.get((name, literal), "")]
     if isinstance(literal, dict):
         return [f"{key}={number}" for key, number in literal.items()]
     if isinstance(literal, list):

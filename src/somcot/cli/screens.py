@@ -150,9 +150,11 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
     title = " and ".join(file_name(name, 30) for name in answer.names)
     news = findings_in_words(about.found, names)
     show(console, [Section("answer", title, [Lead(news), *body] if news else body)])
-    found = about.found.states_table(names, _MATCHES)
-    show(console, [Section("findings", "", [found] if found.rows else [])])
-    show(console, [Section("steps", "", [steps] if (steps := about.found.steps_table(names, _TOP)).rows else [])])
+    found, steps = about.found.states_table(names, _MATCHES), about.found.steps_table(names, _TOP)
+    tables = [table for table in (found, steps) if table.rows]
+    show(console, [Section("findings", "", tables)])
+    if tables:
+        console.print()
     # The table of findings already lists states of one side only.
     left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) and not found.rows else ([], [])
     only = zip(answer.names, left_over, strict=True)
