@@ -1,4 +1,4 @@
-"""Licences of everything that somcot may install, as a page: `python -m tests.licences` writes docs/reference/licences.md.
+"""Licences of everything that somcot may install, as a page: `python -m tests.licences` writes it into docs/reference.
 
 They are read from the metadata of installed packages; those that are not installed keep the row they have.
 """

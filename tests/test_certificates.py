@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +13,12 @@ from hypothesis import strategies as st
 from scipy.sparse import eye_array
 
 import somcot
-from somcot import Problem
+from somcot import ContinuousChain, MarkovChain, Problem, Status
 from somcot.certificates import bracket, lower_bound, upper_bound
 from somcot.couplings import Coupling
+from somcot.plumbing.errors import ConvergenceWarning
+from somcot.plumbing.notes import Note
+from somcot.solvers.result_builder import PROMISED, sweeps_message
 from tests.campaign import oracle
 from tests.campaign.families import long_row
 from tests.campaign.test_differential import long_truth
@@ -128,3 +133,101 @@ def test_potentials_beyond_floating_point_prove_nothing_and_claim_nothing() -> N
     assert np.isfinite(high).all()
     assert (low <= truth).all()
     assert (truth <= high).all()
+
+
+# --- What "converged" promises, and brackets of tables
+
+
+def nearly_decomposable(leak: float, seed: int) -> MarkovChain:
+    """Two halves of four states that are left with probability `leak`."""
+    rng = np.random.default_rng(seed)
+    halves = np.zeros((4, 4))
+    halves[:2, :2], halves[2:, 2:] = rng.dirichlet(np.ones(2), 2), rng.dirichlet(np.ones(2), 2)
+    return MarkovChain((1 - leak) * halves + leak * rng.dirichlet(np.ones(4), 4), 0, normalize=True)
+
+
+@pytest.mark.parametrize("leak", [1e-3, 1e-6, 1e-9, 1e-11])
+@pytest.mark.parametrize("discount", [1 - 1e-5, 1 - 1e-9])
+def test_metrics_of_nearly_decomposable_chains_are_right_or_say_how_wrong(leak: float, discount: float) -> None:
+    x, y = nearly_decomposable(leak, 1), nearly_decomposable(leak, 2)
+    cost = np.random.default_rng(3).random((4, 4))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = somcot.metric(x, y, cost, discount=discount)
+    notes = [entry.message.args[0] for entry in caught if isinstance(entry.message, ConvergenceWarning)]
+    assert all(isinstance(note, Note) and note.code == "wide-metric" for note in notes)
+    allowed = float(np.ptp(cost)) * (notes[0].values["width"] if notes else PROMISED)
+    for i in range(4):
+        for j in range(4):
+            truth = oracle.distance(MarkovChain(x.transition, i), MarkovChain(y.transition, j), cost, discount)
+            assert truth.error(float(table[i, j])) <= allowed
+    result = somcot.distance(x, y, cost, discount=discount)
+    assert oracle.distance(x, y, cost, discount).inside(*result.bounds)
+    assert result.converged == (not notes)
+
+
+@pytest.mark.parametrize("clock", [{"rate": 1e-9}, {"discount": 1}, {"total": True}])
+def test_no_clock_calls_a_wide_bracket_converged(clock: dict[str, Any]) -> None:
+    cost, x, y = 1.0 - np.eye(4), nearly_decomposable(1e-12, 1), nearly_decomposable(1e-12, 2)
+    a: Any
+    b: Any
+    a, b = x, y
+    if "rate" in clock:
+        a, b = ContinuousChain([[-1e3, 1e3], [2e3, -2e3]]), ContinuousChain([[-1.0, 1], [1, -1]])
+        cost = cost[:2, :2]
+    if "total" in clock:
+        a, b = (
+            MarkovChain([[p, 1 - p - 1e-12, 1e-12], [0.5, 0.5 - 1e-12, 1e-12], [0, 0, 1]], 0, normalize=True)
+            for p in (0.5, 0.3)
+        )
+        cost = cost[:3, :3]
+    result = somcot.distance(a, b, cost, **clock)
+    size = result.bounds.high - result.bounds.low
+    assert size > PROMISED * max(1.0, result.distance)
+    assert result.status is Status.ROUNDING
+    assert "the bracket is" in result.message
+    with pytest.warns(ConvergenceWarning, match="entries of the metric may be off by up to"):
+        somcot.metric(a, b, cost, **clock)
+
+
+@pytest.mark.parametrize("clock", [{"discount": 0.9}, {"discount": 0.9999}, {"discount": 1}, {"horizon": 5}])
+def test_metrics_of_ordinary_chains_do_not_warn(clock: dict[str, Any]) -> None:
+    x, y = somcot.random_walk(5), somcot.random_walk(5, 0.7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        somcot.metric(x, y, **clock)
+
+
+def test_brackets_of_stopped_sweeps_hold_near_discount_one() -> None:
+    """Below discount 1 a bracket belongs to the potential of its own sweep; bounds of several do not mix."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(2, 5))
+        x, y = (MarkovChain(rng.dirichlet(np.full(n, 0.3), n), int(rng.integers(n))) for _ in range(2))
+        cost = rng.random((n, n))
+        truth = somcot.distance(x, y, cost, discount=0.9996).bounds
+        for sweeps in (1, 2):
+            low, high = somcot.distance(x, y, cost, discount=0.9996, max_sweeps=sweeps).bounds
+            assert low <= truth.high
+            assert truth.low <= high
+
+
+def test_totals_ignore_states_that_are_never_met() -> None:
+    """An endless pair of states that nothing leads to has no part in the time until the end."""
+    island = MarkovChain(np.array([[0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0.0]]))
+    ends = MarkovChain([[0.5, 0.5], [0, 1]])
+    result = somcot.distance(island, ends, np.ones((4, 2)), total=True)
+    assert result.converged
+    assert result.bounds.high - result.bounds.low < 1e-9
+
+
+def test_interrupted_sweeps_near_discount_one_have_a_message() -> None:
+    for status in (Status.CONVERGED, Status.INTERRUPTED, Status.ROUNDING, Status.STEP_LIMIT):
+        assert "the bracket is 0.0003 of the cost range wide" in sweeps_message(status, 3e-4, 2)
+
+
+def test_rates_up_to_rounding_are_the_largest_exit_rate() -> None:
+    chain = ContinuousChain([[-3.0, 1, 2], [0, 0, 0], [1, 0, -1]])
+    assert chain.uniformised(3.0 * (1 - 1e-15)).transition[0, 0] == 0.0
+    with pytest.raises(ValueError, match=r"rate: found 2\.9999999, expected at least the largest exit rate, 3\.0"):
+        chain.uniformised(2.9999999)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Codes, Floats, Ints
-from somcot.plumbing.checks import real_array
+from somcot.plumbing.checks import check_kind, real_array, real_numbers
 from somcot.plumbing.errors import warn
 from somcot.plumbing.html import Table, card, record_card
 from somcot.plumbing.notes import Note
@@ -166,7 +166,7 @@ class Cells:
 
     def _nearest(self, points: ArrayLike) -> tuple[Floats, Codes]:
         """Distance to the nearest site, and its index."""
-        array = np.asarray(points, dtype=np.float64)
+        array = real_numbers("points", points)
         d = self.centres.shape[1]
         # One-dimensional points may be passed as a flat sequence.
         array = array[:, None] if array.ndim == 1 and d == 1 else np.atleast_2d(array)
@@ -182,7 +182,9 @@ class Cells:
     def turned(self, points: Floats) -> Floats:
         """Points in the coordinates of the sites."""
         # Scaled first, with the periods, so that all columns of the embedding have the same unit.
-        scaled = embedded(points / self.scale, None if self.period is None else self.period / self.scale)
+        scaled = embedded(
+            real_numbers("points", points) / self.scale, None if self.period is None else self.period / self.scale
+        )
         return scaled if self.projection is None else scaled @ self.projection
 
     def assign(self, points: ArrayLike) -> Codes:
@@ -209,6 +211,7 @@ class Cells:
 
     def codes(self, data: Trajectories) -> Codes:
         """The cell of every point of a recording; terminal points have separate cells."""
+        check_kind("data", data, Trajectories)
         codes = self.assign(data.points)
         if self.n_ends and data.terminated.any():
             near = self._trees[1].query(self.turned(data.ends))[1]

@@ -73,7 +73,7 @@ from somcot.core.simulated_bound import SimulatedUpper, simulated_upper
 from somcot.core.sweep import Improvement, Sweep
 from somcot.couplings import Coupling, residuals
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, real_array
+from somcot.plumbing.checks import check_count, check_kind, real_array
 from somcot.problem import Problem
 from somcot.result import Bounds
 
@@ -90,6 +90,7 @@ __all__ = [
     "simulated_upper",
     "transient_bounds",
     "upper_bound",
+    "widest",
 ]  # fmt: skip
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -125,6 +126,7 @@ def bracket(problem: Problem, potential: ArrayLike, *, threads: int | None = Non
     >>> bool((low <= somcot.metric(walk, walk, problem.cost, discount=0.9)).all())
     True
     """
+    check_kind("problem", problem, Problem)
     V = real_array("potential", potential, 2)
     if V.shape != problem.shape:
         raise ValueError(f"potential: shape is {V.shape}, expected {problem.shape}")
@@ -152,13 +154,17 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
     ndarray, shape (n_x, n_y)
         Lower bounds of the distance from every pair of states.
     """
+    check_kind("problem", problem, Problem)
     # All pairs, since the bounds are reported for each of them.
     pairs = all_pairs(problem.unit)
     sweep = Sweep(problem.unit, pairs, threads)
     V = np.zeros(problem.shape)
     for _ in range(check_count("n_sweeps", n_sweeps, at_least=0)):
         # `low` of each sweep, so that every iterate is a lower bound in real arithmetic.
-        V = problem.unit_cost + problem.discount * sweep.improve(V).low[:-1].reshape(problem.shape)
+        before, V = V, problem.unit_cost + problem.discount * sweep.improve(V).low[:-1].reshape(problem.shape)
+        # Further sweeps would repeat this one.
+        if np.array_equal(V, before):
+            break
     # Each sweep adds an error of at most `rounding`, which later sweeps discount: a geometric series.
     low = _known((1.0 - problem.discount) * V - rounding(V), 0.0)
     return problem.bounds_to_user(low, low)[0]
@@ -171,6 +177,8 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     rounding lemma), and no cost exceeds 1. Violations of the initial distributions are charged in the same way.
     Unlike the brackets above, this bound holds only up to the rounding of its sums.
     """
+    check_kind("problem", problem, Problem)
+    check_kind("coupling", coupling, Coupling)
     nu_x, nu_y = problem.x.occupancy(problem.discount), problem.y.occupancy(problem.discount)
     flow, causal_x, causal_y = residuals(coupling, nu_x, nu_y, problem.discount)
     start = np.abs(coupling.start.sum(axis=1) - problem.x.initial).sum()
@@ -204,6 +212,16 @@ def bounds_from(discount: float, V: Floats, cost: Floats, improvement: Improveme
         min(max(low, 0.0), 1.0) if math.isfinite(low) else 0.0,
         min(max(high, 0.0), 1.0) if math.isfinite(high) else 1.0,
     )
+
+
+def widest(discount: float, V: Floats, cost: Floats, improvement: Improvement, slack: float = 0.0) -> float:
+    """Width of the bracket of the distance from any single pair, on the unit-cost scale; arguments of `bounds_from`."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        least, most = _residual_range(discount, V, cost, improvement)
+        width = most - least
+        if slack > 0.0:
+            width += 2.0 * slack * (float(V.max() - V.min()) + rounding(V))
+    return min(width, 1.0) if math.isfinite(width) else 1.0
 
 
 class Settled(NamedTuple):

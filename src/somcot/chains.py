@@ -265,7 +265,7 @@ class MarkovChain:
         """
         from scipy.sparse import csr_array
 
-        if check_count("k", k) == 1:
+        if check_count("k", k, at_most=1000) == 1:
             return self
         indptr, indices, probabilities = self.support
         letters, initial = np.arange(self.n_states)[:, None], self.initial
@@ -345,7 +345,9 @@ class MarkovChain:
         self, n: int, discount: float, rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Indices of `n` independent transitions (X_G, X_{G+1}), G >= 0 geometric with P(G = t) = (1-g) g^t."""
-        waiting = rng.geometric(1.0 - discount, size=n) - 1
+        rng, n = check_rng(rng), check_count("n", n, at_least=0, at_most=10**15)
+        require(40.0 * n, f"{n:.3g} transitions", "draw fewer")
+        waiting = rng.geometric(1.0 - check_discount(discount), size=n) - 1
         # Sorted by waiting time, longest first: those still moving at time t are a prefix.
         order = np.argsort(-waiting, kind="stable")
         state = self._draw_next(np.full(n, self.n_states), rng)
@@ -467,11 +469,13 @@ def block_chain(chain: MarkovChain, n_copies: int) -> MarkovChain:
            [0.05, 0.05, 0.45, 0.45],
            [0.05, 0.05, 0.45, 0.45]])
     """
-    b = check_count("n_copies", n_copies)
+    b = check_count("n_copies", n_copies, at_most=10**9)
     if not isinstance(chain, MarkovChain):
         raise TypeError(
             f"chain: found {type(chain).__name__}, expected a MarkovChain; wrap a matrix in MarkovChain(...)"
         )
+    n_entries = chain.n_states**2 if isinstance(chain.transition, np.ndarray) else chain.transition.nnz
+    require(8.0 * n_entries * b**2, f"a chain with {b:.3g} copies of each state", "choose fewer copies")
     states = [(x, copy) for x in chain.states for copy in range(b)]
     initial = np.repeat(chain.initial / b, b)
     features = None if chain.features is None else np.repeat(chain.features, b)

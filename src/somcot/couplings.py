@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import real_array
+from somcot.plumbing.checks import check_discount, check_kind, check_number, real_array
 from somcot.plumbing.memory import require
 from somcot.plumbing.text import brief_record
 
@@ -200,6 +200,12 @@ def conditional(state_law: Floats) -> Floats:
     array([[0.75, 0.25],
            [0.5 , 0.5 ]])
     """
+    given: Any = state_law
+    # Solvers pass tables of floats, which may be as large as the memory allows: no copy of those.
+    if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind != "f":
+        state_law = real_array("state_law", given, 2)
+    if state_law.shape[1] == 0:
+        raise ValueError(f"state_law: shape is {state_law.shape}, expected at least one state of each process")
     rows = state_law.sum(axis=1, keepdims=True)
     # Division leaves unvisited rows at their initial value, the uniform distribution.
     uniform = np.full_like(state_law, 1.0 / state_law.shape[1])
@@ -278,6 +284,11 @@ def residuals(
     encoder, decoder : ndarray, optional
         lambda_X (n_x, n_y) and lambda_Y (n_y, n_x); by default those of the coupling.
     """
+    check_kind("coupling", coupling, Coupling)
+    discount = check_number("discount", discount)
+    for name, table in (("nu_x", nu_x), ("nu_y", nu_y)):
+        if not hasattr(table, "tocsr"):
+            real_array(name, table, 2)
     occupancy = coupling.state_law()
     encoder = conditional(occupancy) if encoder is None else encoder
     decoder = conditional(occupancy.T) if decoder is None else decoder
@@ -300,6 +311,9 @@ def round_to_marginals(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:
            [0.0833, 0.4167]])
     """
     F, p, q = real_array("plan", plan, 2), real_array("p", p, 1), real_array("q", q, 1)
+    for name, law in (("p", p), ("q", q)):
+        if law.size == 0:
+            raise ValueError(f"{name}: found no entry, expected masses")
     if F.shape != (p.size, q.size):
         raise ValueError(f"plan: shape is {F.shape}, expected {(p.size, q.size)}")
     # Rounding only shrinks and adds, so it needs masses.
@@ -341,8 +355,12 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
         Distribution of the initial pair, a coupling of the two initial distributions.
     discount : float
     """
+    from somcot.chains import MarkovChain  # which imports this module
     from somcot.plumbing.linear_systems import Kernel, discounted_occupancy  # compiled code: loaded when used
 
+    check_kind("x", x, MarkovChain)
+    check_kind("y", y, MarkovChain)
+    discount = check_discount(discount)
     dense = real_array("mu", mu, 4)
     n_x, n_y = dense.shape[:2]
     occupancy = dense.sum(axis=(2, 3))

@@ -25,7 +25,7 @@ from somcot.core.pairs import all_pairs
 from somcot.core.sweep import Sweep
 from somcot.costs import check_cost
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_labels, real_array
+from somcot.plumbing.checks import check_kind, check_labels, real_array
 from somcot.problem import UnitProblem
 from somcot.timed import TimeChain
 
@@ -104,6 +104,8 @@ class HiddenChain:
 
 def joint_cost(x: HiddenChain, y: HiddenChain, cost: ArrayLike) -> Floats:
     """Expand a cost between symbols, (m_x, m_y), to the states of ``x.joint()`` and ``y.joint()``."""
+    check_kind("x", x, HiddenChain)
+    check_kind("y", y, HiddenChain)
     table = check_cost(cost, len(x.symbols), len(y.symbols))
     return np.asarray(table[np.ix_(np.nonzero(x.emissions)[1], np.nonzero(y.emissions)[1])])
 

@@ -15,7 +15,7 @@ from somcot.api import distance
 from somcot.chains import MarkovChain
 from somcot.costs import Cost
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_confidence, check_count, check_discount
+from somcot.plumbing.checks import check_confidence, check_count, check_discount, not_sparse
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note, collected, relayed
@@ -202,7 +202,7 @@ def lag_sweep(
     """
     check_discount(discount)
     # Before any data are read, as each lag takes a pass over the trajectories.
-    lag_times = tuple(check_count("lags", lag) for lag in lags)
+    lag_times = tuple(check_count("lags", lag) for lag in not_sparse("lags", lags))
     if not lag_times:
         raise ValueError("lags: found none, expected at least one, such as [1, 2, 5, 10]")
     # Read again for each lag: the connected set depends on it.

@@ -13,7 +13,7 @@ from somcot.chains import MarkovChain, Support
 from somcot.clocks import Clock
 from somcot.costs import FeatureCost, aligned, check_cost
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_discount
+from somcot.plumbing.checks import check_discount, check_kind, check_number, real_numbers
 from somcot.recorded.counts import Counts
 from somcot.recorded.sources import Stream
 from somcot.samples import Samples
@@ -84,6 +84,8 @@ class Problem:
         return f"Problem({n} x {m} states, {cost}, {self.clock})"
 
     def __init__(self, x: MarkovChain, y: MarkovChain, cost: ArrayLike, discount: float | Clock) -> None:
+        check_kind("x", x, MarkovChain)
+        check_kind("y", y, MarkovChain)
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
         # Estimated features have a noisy minimum; 0 is the least possible difference.
@@ -135,7 +137,7 @@ class Problem:
 
     def in_units(self, cost: Floats) -> Floats:
         """Shift and scale some of the costs."""
-        unit = cost - self.offset
+        unit = real_numbers("cost", cost) - self.offset
         unit /= self.scale  # in place: costs may fill a large share of the memory
         return unit
 
@@ -146,6 +148,7 @@ class Problem:
 
     def to_user(self, unit_distance: float) -> float:
         """Undo the shift and the scale for a distance, clipped to the range of the cost."""
+        unit_distance = check_number("unit_distance", unit_distance)
         return min(max(self.offset + self.scale * unit_distance, self.offset), self.most)
 
     def bounds_to_user(self, low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
@@ -162,8 +165,8 @@ class Problem:
         (1000000000000000.1, 1000000000000000.4)
         """
         with np.errstate(over="ignore", under="ignore"):
-            below = np.nextafter(self.scale * np.asarray(low), -np.inf)
-            above = np.nextafter(self.scale * np.asarray(high), np.inf)
+            below = np.nextafter(self.scale * real_numbers("low", low), -np.inf)
+            above = np.nextafter(self.scale * real_numbers("high", high), np.inf)
             # Two operations, each correctly rounded: one unit in the last place each.
             below, above = np.nextafter(self.offset + below, -np.inf), np.nextafter(self.offset + above, np.inf)
         return np.maximum(below, self.offset), np.minimum(above, self.most)
@@ -174,6 +177,7 @@ class Problem:
         Entries that overflow are infinite: V may be 1 / (1 - discount) times as large as the costs. At discount 1
         potentials are relative, or those of a total, and have no shift.
         """
+        unit_potential = real_numbers("unit_potential", unit_potential)
         if self.discount == 1.0:
             return self.scale * unit_potential
         rest = 1.0 - self.discount

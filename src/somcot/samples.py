@@ -385,7 +385,10 @@ class Samples:
         array([[0, 0],
                [2, 2]])
         """
-        chosen = np.asarray(units, dtype=np.int64)
+        try:
+            chosen = np.asarray(units, dtype=np.int64)
+        except (TypeError, ValueError, OverflowError):
+            raise TypeError(f"units: found {type(units).__name__}, expected a list of numbers") from None
         if chosen.ndim != 1 or not chosen.size:
             raise ValueError(f"units: found shape {chosen.shape}, expected a list of at least one number")
         # NumPy would count negative numbers from the end.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from somcot.plumbing.checks import check_count, check_discount, check_number, check_positive
+from somcot.plumbing.checks import check_count, check_discount, check_kind, check_number, check_positive
 
 __all__ = ["Steps", "auto", "error_bound", "explicit", "paper", "steps_for_error", "theorem"]
 
@@ -152,10 +152,12 @@ def error_bound(
     """
     n_x, n_y, n_steps = _sizes(n_x, n_y, n_steps)
     rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
+    delta = check_number("delta", delta)
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")
     # In the unit of the cost; `dual` and `primal` convert to a cost in [0, 1].
     own = theorem(n_x, n_y, discount, n_steps, scale) if rates is None else rates
+    check_kind("rates", own, Steps)
     if own.decay:
         raise ValueError(f"rates: found decay={own.decay}, expected constant rates; the proof covers no others")
 
@@ -204,7 +206,11 @@ def steps_for_error(
         return error_bound(n_x, n_y, discount, n_steps, delta, max_cost=max_cost)
 
     # Then corrected by at most a few steps, since the bound is rounded up.
+    if not math.isfinite(bound(1) ** 2 / error / error):
+        raise ValueError(f"error: found {error:g}, which no number of steps reaches at max_cost={max_cost:g}")
     n_steps = max(1, math.ceil((bound(1) / error) ** 2))  # at these rates it falls as 1 / sqrt(K)
+    if n_steps > 2**66:  # the bound has been telling only every ten-thousandth number apart
+        return n_steps
     while n_steps > 1 and bound(n_steps - 1) <= error:
         n_steps -= 1
     while bound(n_steps) > error:
@@ -231,4 +237,10 @@ def _three(name: str, value: Any) -> tuple[float, float, float]:
 
 
 def _sizes(n_x: Any, n_y: Any, n_steps: Any) -> tuple[int, int, int]:
-    return check_count("n_x", n_x), check_count("n_y", n_y), check_count("n_steps", n_steps)
+    # Rates and bounds are floating-point numbers of the sizes, so those are limited too.
+    most = 10**100
+    return (
+        check_count("n_x", n_x, at_most=most),
+        check_count("n_y", n_y, at_most=most),
+        check_count("n_steps", n_steps, at_most=most),
+    )

@@ -20,7 +20,15 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Ints
-from somcot.plumbing.checks import check_count, check_discount, check_labels, check_rng, real_array
+from somcot.plumbing.checks import (
+    check_count,
+    check_discount,
+    check_kind,
+    check_labels,
+    check_rng,
+    check_text,
+    real_array,
+)
 from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
 from somcot.plumbing.notes import Note
 from somcot.recorded.counts import Counts
@@ -190,6 +198,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     """
     discount = check_discount(discount)
     check_order(order)
+    check_kind("samples", samples, Samples)
     # Draws at one discount cannot be reweighted to another.
     if samples.discount is not None and abs(samples.discount - discount) > 1e-12:
         raise ValueError(
@@ -303,8 +312,7 @@ def _described(name: str, stream: Stream) -> Source:
 
 def check_order(order: Any) -> None:
     """Refuse an order in which samples cannot be drawn."""
-    if order not in ("random", "shuffled", "recorded"):
-        raise ValueError(f"order: found {order!r}, expected 'random', 'recorded' or 'shuffled'")
+    check_text("order", order, "random", "recorded", "shuffled")
 
 
 def from_iterable(

@@ -13,13 +13,22 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_labels, check_start_law, rectangular_matrix, square_matrix, stochastic
+from somcot.plumbing.checks import (
+    check_count,
+    check_labels,
+    check_positive,
+    check_start_law,
+    rectangular_matrix,
+    square_matrix,
+    stochastic,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = ["ContinuousChain", "TimeChain", "Timed"]
 
+_SAME_RATE = 1e-12  # relative difference up to which a rate of a clock is taken as the largest exit rate
 _TOLERANCE = 1e-8  # of the sum of a row of rates, relative to the largest rate of the row
 
 
@@ -83,7 +92,7 @@ class TimeChain:
 
     def support(self, t: int) -> Support:
         """The positive probabilities of step t; the last row (an initial distribution in other supports) is unused."""
-        return self._supports[t]
+        return self._supports[check_count("t", t, at_least=0, at_most=self.n_steps - 1)]
 
     @cached_property
     def _supports(self) -> tuple[Support, ...]:  # cached: every solver reads it several times
@@ -152,7 +161,7 @@ class ContinuousChain:
     def uniformised(self, rate: float) -> MarkovChain:
         """The uniformised chain: this chain at the jump times of a Poisson clock.
 
-        The rate of the clock must be at least the largest exit rate.
+        The rate of the clock must be at least the largest exit rate, up to a relative rounding error of 1e-12.
 
         Examples
         --------
@@ -161,9 +170,11 @@ class ContinuousChain:
                [0.75, 0.25]])
         """
         # Below the largest exit rate a probability of staying would be negative.
-        if rate < float(self.exits.max()) or not np.isfinite(rate):
-            raise ValueError(f"rate: found {rate:g}, expected at least the largest exit rate, {self.exits.max():g}")
-        return MarkovChain(_plus_identity(self.rates, rate), self.initial, states=self.states)
+        rate, least = check_positive("rate", rate), float(self.exits.max())
+        # A sum of rates in another order may be a few units in the last place lower; the largest exit rate is meant.
+        if rate < least * (1.0 - _SAME_RATE):
+            raise ValueError(f"rate: found {rate!r}, expected at least the largest exit rate, {least!r}")
+        return MarkovChain(_plus_identity(self.rates, max(rate, least)), self.initial, states=self.states)
 
     def jumps(self) -> MarkovChain:
         """The jump chain: the sequence of states visited, regardless of holding times; absorbing states stay."""

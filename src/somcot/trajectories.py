@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Bools, Floats, Ints
-from somcot.plumbing.checks import check_labels, refuse_masks
+from somcot.plumbing.checks import check_indices, check_labels, check_text, not_sparse, real_array, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card
 from somcot.plumbing.notes import Note, Share
@@ -110,8 +110,7 @@ class Trajectories:
         >>> [episode.ravel().tolist() for episode in data.episodes]
         [[0.1, 0.3], [0.2, 0.4]]
         """
-        if gaps not in _GAPS:
-            raise ValueError(f"gaps: found {gaps!r}, expected 'refuse' or 'cut'")
+        check_text("gaps", gaps, *_GAPS)
         rows = _checked(arrays)
         flags = episode_flags(terminated, len(rows))
         ended = np.zeros(len(rows), np.bool_) if flags is None else np.array(flags)
@@ -124,7 +123,7 @@ class Trajectories:
         kept = [piece for piece in pieces if len(piece[0]) > 1]
         _report_dropped(len(rows), len(pieces), len(kept))
         d = kept[0][0].shape[1]
-        labels = [f"x{k}" for k in range(d)] if names is None else list(names)
+        labels = [f"x{k}" for k in range(d)] if names is None else list(not_sparse("names", names))
         lengths = [len(piece) for piece, _ in kept]
         coordinates = tuple(str(name) for name in check_labels("names", labels, d, "coordinate"))
         return cls(
@@ -194,6 +193,7 @@ class Trajectories:
         >>> data.take(np.array([1, 1])).points.ravel().tolist()
         [2.0, 3.0, 4.0, 2.0, 3.0, 4.0]
         """
+        episodes = check_indices("episodes", episodes, self.n_episodes)
         lengths = np.diff(self.boundaries)[episodes]
         boundaries = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         # Indices of all selected points at once: position within the new array plus the shift of its episode.
@@ -221,7 +221,7 @@ class Trajectories:
         >>> Trajectories.from_arrays([[0.0, 1.0]]).mapped(lambda points: points + 0.5).points.ravel().tolist()
         [0.5, 1.5]
         """
-        points = np.ascontiguousarray(function(self.points), dtype=np.float64)
+        points = np.ascontiguousarray(real_array("function", function(self.points), 2))
         # With another number of coordinates the old names and periods would refer to the wrong ones.
         if points.shape[1] == self.d:
             return replace(self, points=points)
@@ -320,7 +320,7 @@ def _numbers(name: str, values: object) -> Floats:
 
 def _per_step(name: str, values: Iterable[object], rows: list[Floats]) -> Floats:
     """One row of numbers for each step of all episodes that have one."""
-    given = list(values)
+    given = list(not_sparse(name, values))
     if len(given) != len(rows):
         raise ValueError(f"{name}: found {len(given)} arrays for {len(rows)} episodes; pass one for each")
     parts = []

@@ -182,7 +182,7 @@ def discretise(
     projection = _projection(lag_coordinates, scaled, d)
     # One seed for all candidates, so that numbers of cells differ in nothing else.
     draft = _Draft(recordings, scaled, divisor, projection, int(generator.integers(2**31)), discount)
-    if n_cells != "auto":
+    if not (isinstance(n_cells, str) and n_cells == "auto"):
         if isinstance(n_cells, str):
             raise ValueError(f"n_cells: found {n_cells!r}, expected 'auto' or a whole number")
         return draft.made(check_count("n_cells", n_cells, at_least=2))
@@ -303,7 +303,8 @@ def _inner_and_ends(scaled: Sequence[Trajectories]) -> tuple[list[Floats], list[
 
 
 def _projection(choice: bool | str, scaled: Sequence[Trajectories], d: int) -> Floats | None:
-    if not (isinstance(choice, (bool, np.bool_)) or choice == "auto"):
+    given: object = choice
+    if not isinstance(given, (bool, np.bool_)) and not (isinstance(given, str) and given == "auto"):
         raise ValueError(f"lag_coordinates: found {choice!r}, expected True, False or 'auto'")
     return lag_coordinates(scaled) if choice is True or (choice == "auto" and d >= _LAGS_FROM) else None
 

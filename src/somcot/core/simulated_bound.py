@@ -27,7 +27,7 @@ import numpy as np
 
 from somcot.gaussian.closed_form import cross
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.checks import check_confidence, check_count, check_discount, check_rng
+from somcot.plumbing.checks import check_confidence, check_count, check_discount, check_rng, check_text
 from somcot.plumbing.html import card
 from somcot.result import ConfidenceInterval
 
@@ -385,6 +385,6 @@ def _pair_cost(cost: PairCost) -> Callable[[Floats, Floats], Floats]:
 
     if callable(cost):
         return lambda a, b: np.asarray(cost(a, b), dtype=np.float64)
-    if cost not in ("euclidean", "sqeuclidean"):
+    if check_text("cost", cost) not in ("euclidean", "sqeuclidean"):
         raise ValueError(f"cost: found {cost!r}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
     return squares if cost == "sqeuclidean" else lambda a, b: np.sqrt(squares(a, b))

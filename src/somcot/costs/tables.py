@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, check_labels, real_array
+from somcot.plumbing.checks import check_count, check_labels, check_text, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
@@ -171,6 +171,7 @@ def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None)
 def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:
     """Check that `cost` is an (n_x, n_y) array of finite numbers whose range is finite too."""
     array = real_array("cost", cost, 2)
+    n_x, n_y = check_count("n_x", n_x, at_least=0), check_count("n_y", n_y, at_least=0)
     if array.shape != (n_x, n_y):
         hint = "; transpose it" if array.shape == (n_y, n_x) else ""
         raise ValueError(f"cost: shape is {array.shape}, expected {(n_x, n_y)}, a row per state of x{hint}")
@@ -328,6 +329,7 @@ def _unusable(name: str, value: object, where: str = "") -> ValueError:
 
 
 def _attribute(side: str, process: Any, name: str) -> tuple[Any, ...]:
+    check_text("attribute", name)
     attributes = getattr(process, "attributes", None)
     if attributes is None:
         raise ValueError(Note("no-attributes", side))

@@ -9,7 +9,7 @@ import numpy as np
 
 from somcot.gaussian.linear import Linear, factor
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, check_discount, check_rng
+from somcot.plumbing.checks import check_count, check_discount, check_rng, check_text
 from somcot.plumbing.html import card
 from somcot.result import Bounds
 
@@ -282,7 +282,7 @@ def between(x: Linear, y: Linear, cost: str = "sqeuclidean", *, discount: float)
     GaussianDistance(0.5, euclidean, discount 0.95)
     """
     g = check_discount(discount)
-    if cost not in COSTS:
+    if check_text("cost", cost) not in COSTS:
         raise ValueError(f"cost: found {cost!r}, expected one of {', '.join(map(repr, COSTS))}")
     _check_pair(x, y, g)
     Q = cross(x.A, y.A, g)

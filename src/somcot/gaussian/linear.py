@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.checks import check_count, check_rng, real_array
+from somcot.plumbing.checks import (
+    check_count,
+    check_kind,
+    check_names,
+    check_rng,
+    check_sequence,
+    not_sparse,
+    real_array,
+)
 from somcot.plumbing.html import card
 from somcot.trajectories import Trajectories
 
@@ -47,7 +55,9 @@ class Linear:
     start_covariance: Floats
 
     def __post_init__(self) -> None:
-        for array in (self.A, self.offset, self.S, self.start_mean, self.start_covariance):
+        for name in ("A", "offset", "S", "start_mean", "start_covariance"):
+            array = getattr(self, name)
+            check_kind(name, array, np.ndarray)
             array.setflags(write=False)  # models are shared between results
 
     @classmethod
@@ -66,7 +76,8 @@ class Linear:
         names : sequence of str
             Names of A, S, offset and start in messages.
         """
-        called = tuple(names) or ("A", "S", "offset", "start")
+        names = check_sequence("names", names)
+        called = check_names("names", names, 4) if names else ("A", "S", "offset", "start")
         A = _matrix(called[0], A)
         d = A.shape[0]
         if A.shape != (d, d):
@@ -102,13 +113,14 @@ class Linear:
 
     def record(self, lengths: Iterable[int] | Ints, rng: int | np.random.Generator | None = None) -> list[Floats]:
         """Draw one episode of each length (in steps)."""
-        steps = [check_count("lengths", int(length), at_least=0) for length in lengths]
+        steps = [check_count("lengths", int(length), at_least=0) for length in not_sparse("lengths", lengths)]
         # All episodes at the longest length, then cut: one call of the generator, so seeds do not depend on the order.
         drawn = self.sample(len(steps), max(steps), rng)
         return [episode[: n + 1] for episode, n in zip(drawn, steps, strict=True)]
 
     def equals(self, other: Linear) -> bool:
         """Whether all parameters are equal."""
+        check_kind("other", other, Linear)
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ from somcot.inference.statistics import permute
 from somcot.inference.strata import discount_for
 from somcot.inference.units import SEQUENCES, WholeSequences
 from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
-from somcot.plumbing.checks import check_discount, check_rng
+from somcot.plumbing.checks import check_discount, check_number, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card
 from somcot.plumbing.notes import collected
@@ -72,12 +72,13 @@ _SAID = ("near-minimum", "near-minimum-data", "too-alike", "few-sequences", "few
 
 def check_margin(margin: object, cost: Floats) -> None:
     """Refuse margins that no distance can be above or below, given the cost between all states of both recordings."""
-    if isinstance(margin, bool) or not isinstance(margin, (int, float, np.number)) or not math.isfinite(margin):
+    number = check_number("margin", margin)
+    if isinstance(margin, bool) or not math.isfinite(number):
         raise TypeError(f"margin: found {margin!r}, expected a number, such as 0.05")
     least, most = float(cost.min()), float(cost.max())
-    if not least < margin < most:
+    if not least < number < most:
         raise ValueError(
-            f"margin: found {margin:g}, but the cost and so every distance is between {least:g} and {most:g}; choose a "
+            f"margin: found {number:g}, but the cost and so every distance is between {least:g} and {most:g}; choose a "
             "margin strictly between the two, such as the largest distance that you would not act on"
         )
 

@@ -34,7 +34,7 @@ from somcot.inference.statistics import (
 from somcot.inference.strata import Strata, known_starts_differ, pair_or_list, strata_of
 from somcot.inference.units import Engine, WholeSequences, chosen_engine
 from somcot.plumbing.arrays import Floats, one_blas_thread
-from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng
+from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng, check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note
@@ -191,8 +191,7 @@ def same_process(
             recordings[0], recordings[1], cost, discount=check_discount(discount), margin=margin, rng=rng,
             n_permutations=n_permutations, threads=threads, progress=progress, strata=strata, paired_by=paired_by,
         )  # fmt: skip
-    if statistic not in ("distance", "pearson"):
-        raise ValueError(f"statistic: found {statistic!r}, expected 'distance' or 'pearson'")
+    check_text("statistic", statistic, "distance", "pearson")
     n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
     check_flag("progress", progress)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))  # one number seeds all permutations

@@ -15,7 +15,7 @@ from somcot.live.reference import Reference, Window, from_plain, to_plain
 from somcot.live.scores import GENERAL, Tables
 from somcot.live.sequences import CUT_OFF, FULL, Units
 from somcot.plumbing.arrays import Codes, Ints
-from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
+from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number, check_text
 from somcot.plumbing.text import check_duration, label_text
 
 __all__ = [
@@ -105,8 +105,7 @@ def choose(one_per: float | None, level: float | None, within: int | None, unit:
     >>> print(choose(None, None, None))
     on average at most one false alarm in 1,000,000 events
     """
-    if unit not in ("events", "sequences"):
-        raise ValueError(f"unit: found {unit!r}, expected 'events' or 'sequences'")
+    check_text("unit", unit, "events", "sequences")
     if level is None:
         if within is not None:
             raise ValueError("within: needs false_alarm as well, the probability that is not to be exceeded")
@@ -146,7 +145,7 @@ class MonitorSettings(NamedTuple):
             check_discount(self.discount),
             choose(*self.promise),
             check_number("min_distance", self.min_distance),
-            check_count("window", self.window),
+            check_count("window", self.window, at_most=10**9),
             None if self.starts is None else check_flag("starts", self.starts),
             self.end,
             check_number("timeout", self.timeout),

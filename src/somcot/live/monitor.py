@@ -114,7 +114,8 @@ class Monitor:
         """Start with a reference: nothing observed, no open sequences."""
         self.reference, self.settings = reference, settings
         self._labels = Labels(reference.states)
-        if settings.end is not None and settings.end not in self._labels.states:
+        end: Any = settings.end  # whatever a user passed
+        if end is not None and (not isinstance(end, Hashable) or end not in self._labels.states):
             raise ValueError(f"end: {settings.end!r} is not a state of the reference; use the same end for both")
         if settings.end is not None and settings.timeout == math.inf:
             raise ValueError(f"end: {settings.end!r} is reached by time-out; pass timeout as well")

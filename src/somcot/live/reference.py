@@ -19,7 +19,7 @@ from somcot.live.conformal import FEWEST, Plan, Recorded, SequenceDetector, held
 from somcot.live.detector import PRIOR_MASS, Bets, bets_on
 from somcot.live.sequences import FULL, STAGES, Units, joined
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
-from somcot.plumbing.checks import is_missing
+from somcot.plumbing.checks import is_missing, not_sparse
 from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
 from somcot.plumbing.notes import Note
 from somcot.recorded.counts import Counts
@@ -87,7 +87,7 @@ class Labels:
         try:
             codes = np.fromiter(map(code.get, labels, [-1] * len(labels)), np.int32, len(labels))
         except TypeError:
-            bad = next(label for label in labels if not _is_hashable(label))
+            bad = next((label for label in not_sparse("labels", labels) if not _is_hashable(label)), labels)
             raise TypeError(f"states: label {bad!r} is not hashable; use a tuple or text") from None
         unknown = np.flatnonzero(codes < 0)
         if len(unknown):
@@ -131,7 +131,10 @@ def times_of(times: object, n: int) -> tuple[Floats, bool]:
     """Times as numbers (dates in microseconds), and whether they are dates."""
     array = np.asarray(times)
     if array.dtype.kind == "O":
-        array = np.array(times, dtype="M8[us]")
+        try:
+            array = np.array(times, dtype="M8[us]")
+        except OverflowError:
+            raise ValueError("times: found a number too large for floating point; rescale") from None
     dated = array.dtype.kind == "M"
     if dated:
         missing = np.isnat(array)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel, part
 from somcot.plumbing.arrays import Bools, Codes, Floats, Ints
+from somcot.plumbing.checks import not_sparse
 
 __all__ = [
     "CUT_OFF",
@@ -95,7 +96,7 @@ def keys_of(sequences: Any) -> Keys:
         raise TypeError(f"sequences: found the text {sequences!r}, expected one name per event")
     if isinstance(sequences, np.ndarray) and sequences.dtype.kind in "iu":
         return np.ascontiguousarray(sequences).astype(np.uint64)
-    names = sequences.tolist() if isinstance(sequences, np.ndarray) else list(sequences)
+    names = sequences.tolist() if isinstance(sequences, np.ndarray) else list(not_sparse("sequences", sequences))
     kinds = set(map(type, names))
     if kinds and all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
         return np.array([int(name) & (2**64 - 1) for name in names], dtype=np.uint64)

@@ -16,6 +16,7 @@ from somcot.chains import MarkovChain, Support
 from somcot.inference.model import Model, fit
 from somcot.inference.permutation import has_memory
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import not_sparse
 from somcot.plumbing.errors import how_to_wrap
 from somcot.plumbing.notes import Note, collected
 from somcot.problem import ChainOrData, Data
@@ -97,7 +98,7 @@ def labelled(name: str, processes: Any, *, vectors: bool = False, rates: bool = 
         by_label = dict(processes)
     else:
         try:
-            items = list(processes)
+            items = list(not_sparse("processes", processes))
         except TypeError:
             raise TypeError(
                 f"{name}: found {type(processes).__name__}, expected a mapping of labels to processes, or a list"

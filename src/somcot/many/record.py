@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from somcot.clocks import Clock
 from somcot.inference.statistics import adjusted_pvalues
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, check_positive
+from somcot.plumbing.checks import check_count, check_positive, check_text
 from somcot.plumbing.html import card, grid
 from somcot.plumbing.records import load, save
 from somcot.recorded.labels import listing
@@ -230,7 +230,7 @@ class DistanceMatrix:
         from scipy.spatial.distance import squareform
 
         known = ("average", "single", "complete", "weighted")
-        if method not in known:
+        if check_text("method", method) not in known:
             raise ValueError(f"method: found {method!r}, expected one of {', '.join(known)}")
         # checks=False: scipy refuses matrices that are symmetric only up to rounding.
         tree: Floats = linkage(squareform(self._comparable(), checks=False), method)

@@ -168,6 +168,8 @@ def prepare_selection(
     """Check the arguments, fit every process, and list the jobs; arguments as for `select_model`."""
     check_discount(discount)
     check_confidence(confidence)
+    if confidence is None:
+        raise TypeError("confidence: found None, expected a level between 0 and 1, such as 0.9")
     if not isinstance(data, Data):
         raise TypeError(f"data: found {type(data).__name__}, expected Samples or Counts{needs_cells(data)}")
     labelled_candidates = labelled("candidates", candidates)

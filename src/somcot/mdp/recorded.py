@@ -355,7 +355,7 @@ def _encode(
 
     if n is None:
         return encode([columns[name] for name in names], None, place)
-    check_count(f"n_{kind}s", n)
+    check_count(f"n_{kind}s", n, at_most=10**9)
     for name in names:
         values = columns[name]
         if not isinstance(values, np.ndarray):

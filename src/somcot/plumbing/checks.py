@@ -6,10 +6,10 @@ import math
 import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.notes import Note
@@ -23,9 +23,14 @@ __all__ = [
     "check_discount",
     "check_finite",
     "check_flag",
+    "check_kind",
     "check_labels",
+    "check_names",
+    "check_sequence",
+    "check_text",
     "from_frame",
     "is_missing",
+    "not_sparse",
     "real_array",
     "rectangular_matrix",
     "refuse_masks",
@@ -56,6 +61,14 @@ def real_array(name: str, values: object, ndim: int) -> Floats:
         array = np.array(array, dtype=np.float64, order="C")
     check_finite(name, array)
     return array
+
+
+def real_numbers(name: str, values: Any) -> Floats:
+    """Convert `values` to a float64 array of any shape; NaN and infinity are allowed."""
+    try:
+        return np.asarray(not_sparse(name, values), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name}: found {type(values).__name__}, expected real numbers") from None
 
 
 def refuse_masks(name: str, values: object) -> None:
@@ -90,6 +103,49 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
+def check_text(name: str, value: object, *choices: str) -> str:
+    """Check that a value is text, and one of the choices if there are any."""
+    # Before any comparison: frames and arrays compare entry by entry, or not at all.
+    if not isinstance(value, str):
+        expected = " or ".join(map(repr, choices)) or "text"
+        raise TypeError(f"{name}: found {type(value).__name__}, expected {expected}")
+    if choices and value not in choices:
+        raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, choices))}")
+    return value
+
+
+def check_kind(name: str, value: object, *kinds: type) -> None:
+    """Check that a value is of one of the classes."""
+    if not isinstance(value, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name}: found {type(value).__name__}, expected {expected}")
+
+
+def check_names(name: str, values: object, n: int | None = None) -> tuple[str, ...]:
+    """Check that a value is a sequence of texts, `n` of them if that is given."""
+    found = check_sequence(name, values)
+    if (n is not None and len(found) != n) or not all(isinstance(one, str) for one in found):
+        raise TypeError(f"{name}: found {found!r}, expected {'' if n is None else f'{n} '}texts")
+    return found
+
+
+def not_sparse(name: str, values: Any) -> Any:
+    """The values themselves; refuses sparse arrays, some of which fail only when they are iterated."""
+    if hasattr(values, "tocsr"):
+        raise TypeError(f"{name}: found a sparse {type(values).__name__}, expected a sequence; pass its .toarray()")
+    return values
+
+
+def check_sequence(name: str, values: Any) -> tuple[Any, ...]:
+    """The elements of an iterable that is neither text nor a sparse array."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or hasattr(values, "tocsr"):
+        raise TypeError(f"{name}: found {type(values).__name__}, expected a sequence")
+    try:
+        return tuple(values)
+    except TypeError:  # classes, and arrays without a dimension, only look like iterables
+        raise TypeError(f"{name}: found {type(values).__name__}, expected a sequence") from None
+
+
 def _from_objects(name: str, array: Array) -> Array:
     """Convert Python objects (Decimal, Fraction, None) to floats; refuse text and complex numbers."""
     if array.dtype.kind == "O":
@@ -118,9 +174,8 @@ def check_finite(name: str, array: Floats) -> None:
 def check_discount(discount: Any) -> float:
     """Refuse a discount outside the open interval (0, 1)."""
     try:
-        # float("1") would succeed; numbers as text are usually a mistake in reading a file.
-        value = float("text" if isinstance(discount, (str, bytes)) else discount)
-    except (TypeError, ValueError):
+        value = check_number("discount", discount)
+    except TypeError:
         raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
     if not 0.0 < value < 1.0:
         raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
@@ -131,7 +186,7 @@ def check_confidence(confidence: object) -> None:
     """Refuse a level that is neither None nor strictly between 0 and 1."""
     if confidence is None:
         return
-    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < float(confidence) < 1.0:
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
 
 
@@ -152,6 +207,18 @@ def check_count(name: str, value: Any, at_least: int = 1, at_most: int | None = 
     return count
 
 
+def check_indices(name: str, values: Any, n: int) -> NDArray[np.int64]:
+    """Check that values are indices below `n`, or one truth value for each of `n`."""
+    array = np.asarray(check_sequence(name, values) if not isinstance(values, np.ndarray) else values)
+    if array.ndim == 1 and array.dtype.kind == "b" and len(array) == n:
+        return np.flatnonzero(array)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise TypeError(f"{name}: found {type(values).__name__}, expected a sequence of indices")
+    if array.size and not (-n <= int(array.min()) and int(array.max()) < n):
+        raise ValueError(f"{name}: found index {int(array.max())}, expected indices below {n}")
+    return array.astype(np.int64)
+
+
 def shown_count(count: int) -> str:
     """An integer as text; Python refuses to convert those with thousands of digits."""
     return f"{count}" if abs(count) < 10**30 else f"a number of some {int(count.bit_length() * math.log10(2))} digits"
@@ -160,6 +227,7 @@ def shown_count(count: int) -> str:
 def check_number(name: str, value: Any) -> float:
     """Check that a value is a real number."""
     try:
+        # float("1") would succeed; numbers as text are usually a mistake in reading a file.
         return float("text" if isinstance(value, (str, bytes)) else value)
     except OverflowError:
         raise ValueError(f"{name}: found a number too large for floating point; rescale") from None
@@ -191,7 +259,7 @@ def check_labels(
     """Convert labels of states (or of `what`) to a tuple; refuse wrong counts, repeated and NaN labels."""
     if isinstance(labels, (str, bytes)):
         raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
-    if not isinstance(labels, Iterable):
+    if not isinstance(not_sparse(name, labels), Iterable):
         raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per {what}")
     # NumPy scalars become Python's, so that labels compare, print and serialise alike wherever they came from.
     checked = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
@@ -251,11 +319,13 @@ def state_index(name: str, state: Any, labels: tuple[Hashable, ...]) -> int:
     """Position of a label, or of an index when no label matches."""
     if isinstance(state, np.generic):
         state = state.item()
+    if not isinstance(state, Hashable):  # lists, arrays and frames, which cannot be compared with labels
+        raise ValueError(f"{name}: found {type(state).__name__}, which is not a state; the states are {_some(labels)}")
     # 1 == True in Python: the type decides whether True is meant as the label True or the label 1.
     if state in labels and (type(labels[labels.index(state)]) is bool or not isinstance(state, bool)):
         return labels.index(state)
     try:
-        i = operator.index(state)
+        i = operator.index(cast("SupportsIndex", state))
     except TypeError:
         i = -1
     if isinstance(state, bool) or not 0 <= i < len(labels):
@@ -306,6 +376,8 @@ def _matrix(name: str, transition: Any) -> Floats | csr_array:
         return real_array(name, transition, 2)
     from scipy.sparse import csr_array
 
+    if transition.ndim != 2:
+        raise ValueError(f"{name}: found {transition.ndim} dimension(s), shape {transition.shape}, expected 2")
     if transition.dtype.kind not in "biuf":
         raise TypeError(f"{name}: found entries of type {transition.dtype}, expected real numbers")
     # A copy, because duplicates are summed and rows normalised in place below.

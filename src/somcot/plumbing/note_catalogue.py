@@ -256,6 +256,11 @@ CATALOGUE: dict[str, Kind] = {
         "own transitions have distance {counted}",
         "The transitions that a SOMCOT run consumed determine two chains, whose exact distance is known. The run is "
         "further from it than sampling noise explains. Take more steps, or use the counted distance."),
+    "wide-metric": Kind(DOUBT, "entries of the metric may be off by up to {width:.1g} of the {unit}, the width of the "
+        "widest bracket; floating point has no more digits for processes that settle so slowly",
+        "Rounding errors grow with the time that a process takes to settle. For processes that hardly ever leave a "
+        "part of their states, at discounts close to 1, floating point leaves few digits. The table is right up to the "
+        "width in the message."),
     "counted-not-solved": Kind(INFO, "the chains counted from the transitions were not solved, which would take about "
         "{seconds:.0f} s; the bounds are the range of the cost",
         "Normally a run is checked against the exact distance of the chains it has seen. These are too large for that "

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Ints
-from somcot.plumbing.checks import check_count, check_flag, real_array, refuse_masks
+from somcot.plumbing.checks import check_count, check_flag, not_sparse, real_array, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import memory_limit, require
 from somcot.plumbing.notes import Note
@@ -191,7 +191,7 @@ def from_dtrajs(
     codes = np.searchsorted(numbers, flat)
     # Remembered, because overlapping steps are not independent and intervals must warn.
     overlap = lag if sliding else 1
-    labels = tuple(numbers.tolist()) if states is None else tuple(states)
+    labels = tuple(numbers.tolist()) if states is None else tuple(not_sparse("states", states))
     if states is not None and numbers[-1] >= len(labels):
         raise ValueError(
             f"states: found {len(labels)} labels, the largest state number is {numbers[-1]}; name them all"
@@ -348,7 +348,7 @@ def _trajectories(source: str, dtrajs: Arrays) -> list[Ints]:
     if isinstance(dtrajs, (str, bytes)):
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
     refuse_masks(source, dtrajs)
-    items = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(dtrajs)
+    items = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(not_sparse("dtrajs", dtrajs))
     # A plain list of numbers is one trajectory, a list of lists several.
     if items and all(np.ndim(item) == 0 for item in items):
         items = [items]

@@ -242,7 +242,7 @@ def _grid(name: str, table: Floats, space: Space, n: int | Sequence[int]) -> Bin
         raise ValueError(
             f"bins: coordinate {int(np.argmin(bounded))} of the observations of {name} has no bounds, so {n} bins "
             "would depend on this recording, and two recordings would share no state; pass the same Bins for all, "
-            "such as Bins.uniform({}, {}, {}), the range of this one".format(*ends, n)
+            f"such as Bins.uniform({', '.join(map(str, ends))}, {n}), the range of this one"
         )
     return Bins.uniform(low, high, n)
 

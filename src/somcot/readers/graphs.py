@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.checks import check_flag
+from somcot.plumbing.checks import check_flag, check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
@@ -144,8 +144,7 @@ def _walk(
     """The walk on the nodes, with their attributes."""
     from scipy.sparse import coo_array
 
-    if dangling not in ("self-loop", "restart", "error"):
-        raise ValueError(f"dangling: found {dangling!r}, expected 'self-loop', 'restart' or 'error'")
+    check_text("dangling", dangling, "self-loop", "restart", "error")
     nodes = list(facts)
     if not nodes:
         raise ValueError(f"{name}: the graph has no nodes; a walk needs at least one")

@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from somcot.chains import MarkovChain
+from somcot.plumbing.checks import not_sparse
 from somcot.plumbing.memory import memory_limit
 from somcot.plumbing.notes import Note, codes
 from somcot.readers.compression import (
@@ -117,7 +118,7 @@ def identify(path: Source, format: str | None = None) -> Input:  # noqa: A002
     if format is not None and format not in FORMATS:
         raise ValueError(f"format: found {format!r}, expected one of {', '.join(FORMATS)}")
     if not isinstance(path, (str, os.PathLike)):
-        return _of_list([os.fspath(name) for name in path], format)
+        return _of_list([os.fspath(name) for name in not_sparse("path", path)], format)
     text = os.fspath(path)
     if text == "-":
         return _of_stream(_STDIN, _stdin(), format)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from somcot.chains import MarkovChain
 from somcot.mdp import MDP
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import state_index
+from somcot.plumbing.checks import check_text, state_index
 from somcot.plumbing.memory import require
 from somcot.readers.opening import Input, identify, open_bytes
 from somcot.recorded.counts import Start
@@ -76,8 +76,7 @@ def from_prism(
     >>> chain.transition.toarray()[0], chain.attributes["heads"]
     (array([0. , 0.5, 0.5]), (0, 1, 0))
     """
-    if missing not in ("error", "repeat"):
-        raise ValueError(f"missing: found {missing!r}, expected 'error' or 'repeat'")
+    check_text("missing", missing, "error", "repeat")
     source = transitions if isinstance(transitions, Input) else identify(transitions, "tra")
     rows = _transitions(source)
     marks = _labels(_companion(source, labels, ".lab"), rows.n)

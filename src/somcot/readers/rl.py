@@ -118,11 +118,13 @@ def from_env(  # type: ignore[misc]  # the options are those below
     >>> samples.n_transitions, samples.states[-1]
     (500, 'terminated')
     """
-    n_steps = check_count("n_steps", n_steps)
+    n_steps = check_count("n_steps", n_steps, at_most=10**12)
     check_flag("batched", batched)
-    vector, created = _vector_env(env, check_count("n_envs", n_envs), dict(env_options or {}))
+    vector, created = _vector_env(env, check_count("n_envs", n_envs, at_most=100_000), dict(env_options or {}))
     try:
         _refuse_loose("env", vector.single_observation_space)
+        if rng is not None:
+            rng = check_count("rng", rng, at_least=0)  # environments take no generator
         # Seeded here as well: random actions are drawn by the space, not by the environment.
         vector.action_space.seed(rng)
         # Before the roll-out, which may take minutes.

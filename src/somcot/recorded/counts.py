@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Array, Bools, Floats, Ints
-from somcot.plumbing.checks import check_flag, check_labels
+from somcot.plumbing.checks import check_flag, check_labels, check_rng, not_sparse
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.notes import Note, Share
@@ -161,7 +161,7 @@ class Counts:
         labels = tuple(range(pairs.n)) if states is None else check_labels("states", states, pairs.n)
         if initial is None:
             raise TypeError("initial: missing; counts do not contain it: pass a distribution, or 'stationary'")
-        ends = set(terminated)
+        ends = set(not_sparse("terminated", terminated))
         # A misspelt state would silently not be terminal.
         unknown = [label for label in ends if label not in labels]
         if unknown:
@@ -357,7 +357,7 @@ class Counts:
 
     def halves(self, rng: np.random.Generator) -> tuple[Counts, Counts]:
         """A random half of the transitions and the rest, for independent samples, whose order is irrelevant."""
-        values = self.pair_counts.values
+        values, rng = self.pair_counts.values, check_rng(rng)
         n = self.n_transitions
         # Hypergeometric: the same distribution as shuffling the transitions,
         # without storing them. An odd transition goes to either half.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Array, Codes
-from somcot.plumbing.checks import check_labels, is_missing, refuse_masks
+from somcot.plumbing.checks import check_labels, is_missing, not_sparse, refuse_masks
 
 __all__ = ["Column", "column", "encode", "listing", "refuse_lookalikes"]
 
@@ -45,7 +45,7 @@ def column(name: str, values: Any) -> Column:
     if hasattr(values, "__array__") and not isinstance(values, np.generic):
         return _from_array(name, np.asarray(values))
     try:
-        items = list(values)
+        items = list(not_sparse(name, values))
     except TypeError:
         raise TypeError(
             f"{name}: found {values!r}, expected a sequence of labels; put a single sequence into a list"

@@ -153,6 +153,8 @@ def from_matrix(counts: object) -> PairCounts:
 
     matrix = coo_array(counts if issparse(counts) else real_array("counts", counts, 2))
     matrix.sum_duplicates()
+    if matrix.ndim != 2:
+        raise ValueError(f"counts: shape is {matrix.shape}, expected as many columns as rows")
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"counts: shape is {matrix.shape}, expected as many columns as rows")
     values = np.asarray(matrix.data)

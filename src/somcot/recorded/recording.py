@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Array, Codes, Floats
-from somcot.plumbing.checks import check_labels, check_start_law, real_array
+from somcot.plumbing.checks import check_labels, check_start_law, not_sparse, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
 from somcot.recorded.labels import Column, column, encode, listing, refuse_lookalikes
@@ -144,7 +144,7 @@ class Episodes(NamedTuple):
         """Add up rewards passed per label, or per trajectory with one for each state or each step."""
         if rewards is None or isinstance(rewards, Mapping):
             return _known_rewards(rewards, labels)
-        per_trajectory = list(rewards)
+        per_trajectory = list(not_sparse("rewards", rewards))
         if len(per_trajectory) != self.n_given:
             raise ValueError(
                 f"rewards: found {len(per_trajectory)} arrays for {self.n_given} trajectories; pass one for each"
@@ -179,7 +179,7 @@ def read_trajectories(trajectories: Iterable[object], terminated: object, *, end
     if isinstance(trajectories, (str, bytes, Mapping)):
         raise TypeError(f"trajectories: found a {type(trajectories).__name__}, expected a list of sequences")
     try:
-        sequences = list(trajectories)
+        sequences = list(not_sparse("trajectories", trajectories))
     except TypeError:
         raise TypeError(f"trajectories: found {trajectories!r}, expected a list of sequences") from None
     columns = [column(f"trajectories[{i}]", values) for i, values in enumerate(sequences)]

@@ -295,7 +295,7 @@ def given_law(initial: Any, labels: tuple[Hashable, ...] | None, n: int | None =
     if np.ndim(initial) == 1:
         size = len(np.asarray(initial))
         return probability_vector("initial", initial, tuple(range(size)), normalize=False)
-    distribution = np.zeros(check_count("initial", initial, at_least=0) + 1)
+    distribution = np.zeros(check_count("initial", initial, at_least=0, at_most=10**9) + 1)
     distribution[-1] = 1.0
     if n is not None and len(distribution) > n:
         raise ValueError(f"initial: found state {initial!r}, expected one of 0, ..., {n - 1}")

@@ -159,6 +159,8 @@ def with_order(samples: Samples, k: int) -> Samples:
 
 def relabelled(samples: Samples, names: Mapping[Any, Hashable] | Callable[[Any], Hashable]) -> Samples:
     """See `Samples.relabel`."""
+    if not callable(names) and not isinstance(names, Mapping):
+        raise TypeError(f"names: found {type(names).__name__}, expected a mapping or a function of labels")
     new = [names(label) if callable(names) else names.get(label, label) for label in samples.states]
     labels = check_labels("names", dict.fromkeys(new))
     refuse_lookalikes("names", labels, {type(label) for label in labels})

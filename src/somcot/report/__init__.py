@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
+from somcot.plumbing.checks import check_kind, check_names, check_number
 from somcot.plumbing.notes import in_words
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
@@ -94,8 +95,15 @@ def html(
     >>> "&lt;May&gt;" in page, "<script" in page
     (True, False)
     """
+    check_kind("result", result, Result)
+    names = cast("tuple[str, str]", check_names("names", names, 2))
+    if known is not None:
+        known = check_number("known", known)
+    for name, side in (("x", x), ("y", y)):
+        if side is not None and not hasattr(side, "n_states"):
+            raise TypeError(f"{name}: found {type(side).__name__}, expected Samples, Counts or a MarkovChain")
     # Warnings of the command may repeat notes of the result; each is shown once.
-    notes = merge_notes([*result.diagnose(), *warnings], names, in_words)
+    notes = merge_notes([*result.diagnose(), *check_names("warnings", warnings)], names, in_words)
     about = ReportInput(
         result, cost_of(result, cost), short(names, 120), cost_name, state_name, known, x, y, notes, command
     )

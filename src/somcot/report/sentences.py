@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from somcot.contributions import Findings, StateChange, TransitionShare
 from somcot.costs import check_cost
 from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_flag
+from somcot.plumbing.checks import check_flag, check_kind, check_names
 from somcot.plumbing.notes import Spelling, arranged, python_spelling
 from somcot.plumbing.text import figure, label_text, percent
 from somcot.result import Bounds, Claim, Result
@@ -65,7 +65,7 @@ _NOT_THE_WHOLE = "of the distance as a whole is not significant {p}: the differe
 def cost_of(result: Result, cost: ArrayLike | None = None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
     """The cost argument, or the cost stored in the result."""
     if cost is not None:
-        return np.asarray(cost, dtype=np.float64)
+        return check_cost(cost, len(result.states_x), len(result.states_y))
     return None if result.makeup is None else result.makeup.cost
 
 
@@ -145,6 +145,8 @@ def meaning(
     'On 10.6 % of the steps that matter, June is in a different state (page) than May.'
     """
     # Estimates are rounded claims: "about".
+    check_kind("result", result, Result)
+    names = cast("tuple[str, str]", check_names("names", names, 2))
     about, clock = "" if result.claim is Claim.PROVED else "about ", result.clock
     main = headline(result)
     distance, share_of, during = main.distance, clock.share, clock.during
@@ -239,6 +241,7 @@ def share_of_time(result: Result, mass: float) -> float:
 
 def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     """The certainty of the distance: its proved bounds, its interval, or that it has neither."""
+    check_kind("result", result, Result)
     if result.claim is Claim.PROVED:
         return f"Both processes are known, and the number is proved to {result.bounds.high - result.bounds.low:.1g}."
     if result.claim is Claim.NOTHING:
@@ -357,6 +360,8 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
     >>> sentence(somcot.distance(walk, walk, [[0.0] * 3] * 3, discount=0.9), ("May", "June"))
     'The distance between May and June is 0.0000 (proved to ...).'
     """
+    check_kind("result", result, Result)
+    names = cast("tuple[str, str]", check_names("names", names, 2))
     text = f"The distance between {names[0]} and {names[1]} is"
     number = figure(result.distance)
     if result.claim is Claim.PROVED:
@@ -479,6 +484,7 @@ def contributions(result: Result, cost: ArrayLike, *, steps: bool = False, most:
     [(0, 1, 0.0655), (1, 0, 0.006)]
     """
     check_flag("steps", steps)
+    check_kind("result", result, Result)
     table = check_cost(cost, *result.state_law.shape)
     x, y = result.states_x, result.states_y
     if steps:

@@ -9,6 +9,7 @@ from somcot.plumbing.linear_systems import CLOSE
 from somcot.problem import Problem
 from somcot.result import Result
 from somcot.solvers import policy_iteration, relative, total
+from somcot.solvers.result_builder import metric_of
 
 __all__ = ["metric", "solve"]
 
@@ -51,10 +52,14 @@ def solve(
     return chosen(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
 
 
-def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
-    """Exact distance from every pair of states, (n_x, n_y)."""
+def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, charge: float = 0.0) -> Floats:
+    """Exact distance from every pair of states, (n_x, n_y).
+
+    Warns if a bracket, widened by `charge` on either side, is wider than promised, relative to the range of the cost.
+    """
     if problem.clock.name == "total":
-        return total.metric(problem, threads=threads, max_sweeps=max_sweeps)
+        return metric_of(*total.metric(problem, threads=threads, max_sweeps=max_sweeps), "largest total")
     # As in `solve`.
     chosen = relative.metric if problem.discount > CLOSE else policy_iteration.metric
-    return chosen(problem, threads=threads, max_sweeps=max_sweeps)
+    table, width = chosen(problem, threads=threads, max_sweeps=max_sweeps)
+    return metric_of(table, width + 2.0 * charge)

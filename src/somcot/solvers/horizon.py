@@ -33,7 +33,7 @@ from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.memory import require
 from somcot.problem import UnitProblem
 from somcot.result import Bounds, Details, Result, Status
-from somcot.solvers.result_builder import law_maps, trace_arrays
+from somcot.solvers.result_builder import judged, law_maps, trace_arrays
 from somcot.timed import TimeChain
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Finite", "metric", "solve"]
 
 _KEPT = 2e8  # approximate maximum size in bytes of all bases, to keep them for the forward pass
-_WIDEST = 1e-4  # width of a bracket, relative to the range of the cost, that still counts as solved
 Chain = MarkovChain | TimeChain
 
 
@@ -158,7 +157,7 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     return Result(
         distance=min(max(value, bounds.low), bounds.high),
         method="exact",
-        status=Status.CONVERGED if width <= _WIDEST else Status.ROUNDING,
+        status=judged(Status.CONVERGED, width),
         message=f"Solved exactly: the bracket is {width:.1g} of the cost range wide after {T} steps.",
         discount=1.0,
         n_steps=T,
@@ -181,14 +180,15 @@ def _makeup(problem: Finite) -> ContributionInputs | None:
     return ContributionInputs.known(cost, problem.x.support, problem.y.support)
 
 
-def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> Floats:
-    """The mean cost over the first T times from every pair of states at time 0."""
+def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None = None) -> tuple[Floats, float]:
+    """The mean cost over the first T times from every pair of states at time 0, and its widest bracket per range."""
     problem = Finite(x, y, costs)
     # All pairs at every time: the table is requested for all of them.
     everything = [pairs_where(np.ones(cost.shape, dtype=np.bool_)) for cost in costs]
     back = _backward(problem, _Steps(problem, everything, threads))
     table = problem.offset + problem.scale * back.V[0] / problem.n_times
-    return np.clip(table, problem.offset, max(float(cost.max()) for cost in costs))
+    width = (back.below + back.above) / problem.n_times
+    return np.clip(table, problem.offset, max(float(cost.max()) for cost in costs)), width
 
 
 def _backward(problem: Finite, steps: _Steps) -> _Backward:

@@ -33,7 +33,7 @@ from somcot.plumbing.linear_systems import Kernel, relative_value
 from somcot.plumbing.memory import require
 from somcot.problem import Problem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.result_builder import CouplingDetails, build_result
+from somcot.solvers.result_builder import CouplingDetails, build_result, judged
 from somcot.solvers.saddle import lower_bound, value_bound
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ __all__ = ["MAX_VARIABLES", "solve"]
 
 MAX_VARIABLES = 30_000
 _NEGLIGIBLE = 1e-18  # smaller probabilities are left out of the program
-_TARGET = 1e-6  # width of the bracket, relative to the range of the cost, that counts as converged
 _TOLERANCES = (1e-10, 1e-7)  # of HiGHS: its smallest and its default
 _BYTES = 2000  # per variable, including HiGHS and its factorisation (1,700 to 1,900 measured)
 
@@ -97,9 +96,9 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
     coupling = _coupling(problem, pairs, cells, starts, np.maximum(answer.x, 0.0))
     bounds = _bounds(problem, pairs, V, cells, np.maximum(answer.x, 0.0))
     width = bounds.high - bounds.low
-    status = Status.CONVERGED if width <= _TARGET else Status.ROUNDING
+    status = judged(Status.CONVERGED, width)
     message = f"HiGHS on the {formulation} program with {len(objective):,} variables: {answer.message.strip()}"
-    if width > _TARGET:
+    if status is not Status.CONVERGED:
         message += f" Its bracket is {width:.1g} of the cost range wide; method='exact' is more accurate."
     details = CouplingDetails(problem, coupling, pairs.table(V, np.nan))
     return build_result(

@@ -26,9 +26,10 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.problem import Data, Problem
 from somcot.recorded.counts import Counts
-from somcot.result import Bounds, Result
+from somcot.result import Bounds, Result, Status
 from somcot.samples import Samples
 from somcot.solvers import exact, horizon
+from somcot.solvers.result_builder import judged, metric_of
 from somcot.timed import ContinuousChain, TimeChain
 
 __all__ = [
@@ -91,7 +92,7 @@ def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None
         return metric(x, y, costs.between(cost, x, y), clock.value, threads=threads)
     chains = _chain(x), _chain(y)
     if clock.name == "horizon":
-        return horizon.metric(*chains, _costs(cost, clock, x, y), threads=threads)
+        return metric_of(*horizon.metric(*chains, _costs(cost, clock, x, y), threads=threads))
     return exact.metric(Problem(*chains, costs.between(cost, x, y), clock), threads=threads)
 
 
@@ -188,7 +189,7 @@ def uniformised(x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: f
     # The rate of the steps is computed from the rounded discount, so that both agree to the last digits.
     steps = _steps(discount, rate)
     # Rounding may have made the rate slightly too small, which would force jumps to coincide.
-    if steps < least:
+    while steps < least:
         discount = float(np.nextafter(discount, 1.0))
         steps = _steps(discount, rate)
     if not discount < 1.0:
@@ -224,9 +225,16 @@ def solve(
     result = exact.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)
     assert result.gradient is not None
     sides = [_in_rates(side, steps) for side in (result.gradient.x, result.gradient.y)]
+    bounds = _widened(result.bounds, problem, steps / rate)
+    width = (bounds.high - bounds.low) / problem.scale
+    status = judged(result.status, width)
+    # The solver's message is about the uniformised chains; what counts is the bracket with the rounding of the rates.
+    wider = f" With the rounding of the rates it is {width:.1g} of the cost range wide."
     return replace(
         result,
-        bounds=_widened(result.bounds, problem, steps / rate),
+        status=status,
+        message=result.message if status is Status.CONVERGED else result.message + wider,
+        bounds=bounds,
         potential=result.potential * ((1.0 - problem.discount) / rate),
         gradient=replace(
             # The chain rule, d/drate = d/ddiscount * ddiscount/drate, with discount = L / (L + rate).
@@ -245,7 +253,8 @@ def metric(
     x: ContinuousChain, y: ContinuousChain, cost: ArrayLike, rate: float, *, threads: int | None = None
 ) -> Floats:
     """The distance from every pair of states, (n_x, n_y)."""
-    return exact.metric(uniformised(x, y, cost, rate)[0], threads=threads)
+    problem, steps = uniformised(x, y, cost, rate)
+    return exact.metric(problem, threads=threads, charge=_charge(steps / rate))
 
 
 def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
@@ -258,9 +267,13 @@ def _widened(bounds: Bounds, problem: Problem, jumps: float) -> Bounds:
     rate of at most e times the exit rates of both, that is e L; the probability that this happens before the time ends
     is at most e L / r, and `jumps` is L / r.
     """
-    charge = 4.0 * _EPS * (1.0 + jumps) * problem.scale
+    charge = _charge(jumps) * problem.scale
     low, high = float(problem.cost.min()), float(problem.cost.max())
     return Bounds(min(max(bounds.low - charge, low), high), max(min(bounds.high + charge, high), low))
+
+
+def _charge(jumps: float) -> float:
+    return 4.0 * _EPS * (1.0 + jumps)
 
 
 def _in_rates(side: RowGradient, steps: float) -> RowGradient:

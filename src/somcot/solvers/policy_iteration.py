@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from somcot.certificates import bounds_from, rounding
+from somcot.certificates import bounds_from, rounding, widest
 from somcot.contributions import ContributionInputs
 from somcot.core.lift import embedded, lifted, potential_slots
 from somcot.core.pairs import PairChoice, Pairs
@@ -31,7 +31,7 @@ from somcot.plumbing.checks import check_count, check_flag, check_number
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value, reachable, relative_value
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.result_builder import CouplingDetails, build_result
+from somcot.solvers.result_builder import PROMISED, CouplingDetails, build_result, sweeps_message
 
 if TYPE_CHECKING:
     from somcot.chains import MarkovChain, Support
@@ -40,7 +40,6 @@ __all__ = ["ExactDetails", "Solution", "iterate", "metric", "result_of", "soluti
 
 _EPS = float(np.finfo(np.float64).eps)
 TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
-WIDEST = 1e-4  # ... and the largest width that counts as solved if rounding is the limit
 _SMALL_SUPPORTS = 30.0  # mean cells per transport problem up to which evaluation is the costly part
 _LEFT = 1e-2  # ... and the fraction of the Bellman residual that early evaluations leave
 _FEW = 1e-4  # fraction of changed plans up to which the next evaluation is exact
@@ -53,7 +52,8 @@ _POLISHES = 8  # iterations in centred potentials, if the others end above the t
 class Solution:
     """State of policy iteration: potential on the pairs, its last sweep and the trace.
 
-    All values are on the unit-cost scale.
+    All values are on the unit-cost scale. `anywhere` is the width of the bracket from the worst pair, for the potential
+    of the last sweep.
     """
 
     pairs: Pairs
@@ -62,6 +62,7 @@ class Solution:
     last: Improvement | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(0.0, 1.0))
     status: Status = Status.STEP_LIMIT
+    anywhere: float = 1.0
     trace: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "distance": [], "residual": []})
 
     @property
@@ -122,8 +123,10 @@ def solution_of(
     return small, iterate(small.problem, small.pairs(pairs), threads=threads, max_sweeps=max_sweeps)
 
 
-def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, reduce: bool = True) -> Floats:
-    """Exact distance from every pair of states, (n_x, n_y)."""
+def metric(
+    problem: Problem, *, threads: int | None = None, max_sweeps: int = 200, reduce: bool = True
+) -> tuple[Floats, float]:
+    """Exact distance from every pair of states, (n_x, n_y), and the width of the widest bracket, per cost range."""
     small = reduced(problem.unit) if reduce else unreduced(problem.unit)
     solution = iterate(small.problem, small.pairs("all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
@@ -131,7 +134,9 @@ def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 20
     # All states of a block have its potential.
     V = small.spread(solution.pairs.table(solution.V))
     table = problem.offset + problem.scale * (1.0 - problem.discount) * V
-    return np.clip(table, problem.cost.min(), problem.most)
+    # At the limit of sweeps the potential is newer than its proof.
+    width = 1.0 if solution.status is Status.STEP_LIMIT else solution.anywhere
+    return np.clip(table, problem.cost.min(), problem.most), width
 
 
 def iterate(
@@ -238,7 +243,7 @@ def _polish(problem: UnitProblem, solution: Solution, cost: Floats) -> Status:
         )
     # The residual of the sweep itself: `solution.last` is at the level of V, whose rounding may hide the difference.
     allowed = 8.0 * rounding(W) + 4.0 * float((improvement.high - improvement.low).max())
-    return Status.CONVERGED if solution.width <= max(TARGET, min(WIDEST, allowed)) else Status.ROUNDING
+    return Status.CONVERGED if solution.width <= max(TARGET, min(PROMISED, allowed)) else Status.ROUNDING
 
 
 def _record(
@@ -248,6 +253,7 @@ def _record(
     latest = bounds_from(problem.discount, V, cost, improvement, problem.slack)
     # Every sweep gives a valid bracket, so the tightest bounds so far are valid.
     solution.bounds = Bounds(max(solution.bounds.low, latest.low), min(solution.bounds.high, latest.high))
+    solution.anywhere = widest(problem.discount, V, cost, improvement, problem.slack)
     residual = _residual(problem, solution, cost, V, improvement, gain)
     solution.trace["step"].append(solution.n_steps + 1)
     solution.trace["distance"].append((1.0 - problem.discount) * float(improvement.value[-1]) + gain)
@@ -262,18 +268,9 @@ def _residual(
 
 
 def _message(solution: Solution, small: Reduced) -> str:
-    words = small.words()
-    return _ending(solution) + (f" Before that, {words}." if words else "")
-
-
-def _ending(solution: Solution) -> str:
-    proof = f"the bracket is {solution.width:.1g} of the cost range wide after {solution.n_steps} sweeps"
-    return {
-        Status.CONVERGED: f"Solved exactly: {proof}.",
-        Status.INTERRUPTED: f"Interrupted: {proof}; run again to finish.",
-        Status.ROUNDING: f"Solved as far as floating point allows: {proof}; a smaller discount gives more digits.",
-        Status.STEP_LIMIT: f"Stopped before the optimum was proved: {proof}; raise max_sweeps.",
-    }[solution.status]
+    words, limit = small.words(), "; a smaller discount gives more digits"
+    ended = sweeps_message(solution.status, solution.width, solution.n_steps, limit=limit)
+    return ended + (f" Before that, {words}." if words else "")
 
 
 # --- From the solution of a reduced problem to the Result for all states

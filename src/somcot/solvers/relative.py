@@ -39,9 +39,9 @@ from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import Anchored, Kernel, anchored, reference_rows
 from somcot.problem import Problem, UnitProblem
 from somcot.result import Bounds, Result, Status
-from somcot.solvers.policy_iteration import TARGET, WIDEST, iterate
-from somcot.solvers.result_builder import CouplingDetails, build_result, coupling_of
-from somcot.solvers.total import absorb, merged
+from somcot.solvers.policy_iteration import TARGET, iterate
+from somcot.solvers.result_builder import PROMISED, CouplingDetails, build_result, coupling_of, sweeps_message
+from somcot.solvers.total import absorb, anywhere, merged
 
 __all__ = ["Relative", "metric", "relative_solution", "solve"]
 
@@ -57,7 +57,9 @@ Integers = NDArray[np.int64]
 class Ergodic:
     """Policy iteration on the recurrent pairs, on the unit-cost scale.
 
-    `low` and `high` bound the gain of each class; `gap` is the duality gap of the last transport problems.
+    `low` and `high` bound the gain of each class, the middle of its distances: all sweeps together. `proved` is, for
+    each class, the h of the sweep with the narrowest bracket, and `own` that bracket: below discount 1 it holds with
+    this h only. `gap` is the duality gap of the last transport problems.
     """
 
     sweep: Sweep
@@ -66,6 +68,8 @@ class Ergodic:
     h: Floats
     low: Floats
     high: Floats
+    proved: Floats
+    own: tuple[Floats, Floats]
     policy: Anchored | None = None
     waited: int = 0
     gap: float = 0.0
@@ -86,6 +90,14 @@ class Ergodic:
         """The midpoint of the bounds of each class."""
         return self.low + (self.high - self.low) / 2.0
 
+    def distances(self, discount: float) -> tuple[Floats, float]:
+        """The distance from each pair, and its largest error, on the unit-cost scale."""
+        if discount == 1.0:
+            return self.gain[self.groups.label], self.width / 2.0
+        low, high = self.own
+        middle = low + (high - low) / 2.0
+        return (1.0 - discount) * self.proved + middle[self.groups.label], float((high - low).max()) / 2.0
+
 
 class Relative(NamedTuple):
     """A solution relative to reference pairs.
@@ -102,6 +114,8 @@ class Relative(NamedTuple):
         The distance from each pair, on the unit-cost scale; 0 for pairs that take no part.
     settled : Settled
     status : Status
+    longest : float
+        Upper bound of the time from any pair until both sides are recurrent.
     """
 
     pairs: Pairs
@@ -110,6 +124,7 @@ class Relative(NamedTuple):
     D: Floats
     settled: Settled
     status: Status
+    longest: float
 
     @property
     def settling(self) -> float:
@@ -141,6 +156,7 @@ def solve(
     occupancy, visits = anchored(kernel, problem.discount, weight).laws(start)
     coupling = coupling_of(problem.shape, solution.pairs, kernel, occupancy, start)
     trace = solution.ergodic.trace
+    limit = f"; it takes about {solution.settling:.2g} steps to settle, and a smaller discount gives more digits"
     details = CouplingDetails(
         problem,
         coupling,
@@ -150,17 +166,21 @@ def solve(
     )
     return build_result(
         problem, details, unit_bounds=solution.settled.bounds, method="exact", status=solution.status,
-        message=_message(solution, trace), n_steps=len(trace["step"]), began=began, trace=trace,
-        settling=solution.settling,
+        message=sweeps_message(solution.status, solution.settled.width, len(trace["step"]), limit=limit),
+        n_steps=len(trace["step"]), began=began, trace=trace, settling=solution.settling,
     )  # fmt: skip
 
 
-def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
-    """Exact distance from every pair of states, (n_x, n_y)."""
+def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> tuple[Floats, float]:
+    """Exact distance from every pair of states, (n_x, n_y), and the width of the widest bracket, per cost range."""
     solution = relative_solution(problem.unit, choose(problem.unit, "all"), threads=threads, max_sweeps=max_sweeps)
     if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    return np.clip(problem.offset + problem.scale * solution.D, problem.cost.min(), problem.cost.max())
+    table = np.clip(problem.offset + problem.scale * solution.D, problem.cost.min(), problem.cost.max())
+    rest = solution.passing.pairs
+    cost = (1.0 - problem.discount) * problem.unit_cost[rest.x, rest.y]
+    slack = solution.settled.slack
+    return table, anywhere(solution.passing, solution.D, cost, problem.discount, slack, solution.longest)
 
 
 def relative_solution(
@@ -177,20 +197,19 @@ def relative_solution(
     ergodic, status = _ergodic(problem, here, label[here.x, here.y], threads, max_sweeps)
     D = np.zeros(problem.shape)
     # On recurrent pairs the distance is known now; it is the boundary condition of the transient ones.
-    D[here.x, here.y] = (1.0 - problem.discount) * ergodic.h + ergodic.gain[ergodic.groups.label]
+    D[here.x, here.y], error = ergodic.distances(problem.discount)
     passing = Sweep(problem, rest, threads, targets=pairs)
     times = [absorption_times(k, c.recurrent, problem.discount) for k, c in zip(chains, classes, strict=True)]
     time = expected_time(problem.support_x, times[0]) + expected_time(problem.support_y, times[1])
     D[rest.x, rest.y] = problem.cost[rest.x, rest.y]
     # The error of the classes is carried into the transient pairs with probability at most 1.
-    # The gain is the midpoint of its bounds, so it errs by half their width.
-    first = Settled(Bounds(0.0, 1.0), time, ergodic.width / 2.0)
+    first = Settled(Bounds(0.0, 1.0), time, error)
     settled = absorb(passing, D, (1.0 - problem.discount) * D[rest.x, rest.y], problem.discount, first, max_sweeps)
     allowed = 64.0 * _EPS * (1.0 + float(np.abs(ergodic.h).max()) + time) + 4.0 * ergodic.gap
-    close = settled.width <= max(TARGET, min(WIDEST, allowed))
+    close = settled.width <= max(TARGET, min(PROMISED, allowed))
     if status is Status.CONVERGED and not close:
         status = Status.ROUNDING
-    return Relative(pairs, ergodic, passing, D, settled, status)
+    return Relative(pairs, ergodic, passing, D, settled, status, float(times[0].max() + times[1].max()))
 
 
 def _ergodic(
@@ -203,7 +222,8 @@ def _ergodic(
     warm = iterate(rough, pairs, threads=threads, max_sweeps=max_sweeps, tolerance=_ROUGH)
     if warm.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    state = Ergodic(warm.sweep, groups, cost, warm.V, np.zeros(len(groups)), np.ones(len(groups)))
+    low, high = np.zeros(len(groups)), np.ones(len(groups))
+    state = Ergodic(warm.sweep, groups, cost, warm.V, low, high, np.zeros(len(cost)), (low, high))
     # References must be visited often, or sums until a visit are large and cancel.
     weight, far = _usual(problem, pairs), _FAR
     try:
@@ -240,8 +260,12 @@ def _improve(problem: UnitProblem, state: Ergodic) -> int:
     improvement = state.sweep.improve(pairs.table(state.h))
     low, high = class_gains(problem.discount, state.h, state.cost, improvement, groups)
     before = state.width
-    # Every sweep bounds the gains, so the tightest bounds so far are valid.
+    # A sweep bounds all distances of a class minus (1 - discount) h; h is centred, so the same bounds hold for the
+    # middle of the distances, whichever h it was: the tightest bounds so far are valid.
     state.low, state.high = np.maximum(state.low, low), np.minimum(state.high, high)
+    better = high - low < state.own[1] - state.own[0]
+    state.own = np.where(better, low, state.own[0]), np.where(better, high, state.own[1])
+    state.proved = np.where(better[groups.label], state.h, state.proved)
     state.waited = 0 if state.width < 0.9 * before else state.waited + 1
     residual = state.cost + problem.discount * improvement.value[:-1] - state.h - state.gain[groups.label]
     state.gap = float((improvement.high - improvement.low)[:-1].max())
@@ -343,15 +367,3 @@ def _usual(problem: UnitProblem, pairs: Pairs) -> Floats:
     """Upper bound of the frequency of each pair: references are chosen among frequent pairs."""
     x, y = (reference_rows(transitions(support)) for support in (problem.support_x, problem.support_y))
     return np.minimum(x[pairs.x], y[pairs.y])
-
-
-def _message(solution: Relative, trace: dict[str, list[float]]) -> str:
-    proof = f"the bracket is {solution.settled.width:.1g} of the cost range wide after {len(trace['step'])} sweeps"
-    return {
-        Status.CONVERGED: f"Solved exactly: {proof}.",
-        Status.ROUNDING: (
-            f"Solved as far as floating point allows: {proof}; it takes about {solution.settling:.2g} steps to settle, "
-            "and a smaller discount gives more digits."
-        ),
-        Status.STEP_LIMIT: f"Stopped before the optimum was proved: {proof}; raise max_sweeps.",
-    }[solution.status]

@@ -12,14 +12,42 @@ import numpy as np
 from somcot.core.pairs import Pairs
 from somcot.couplings import Coupling, Residuals, conditional, residuals
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
+from somcot.plumbing.notes import Note
 from somcot.problem import Problem
 from somcot.result import Bounds, Details, Maps, Result, Status
 
 __all__ = [
-    "CouplingDetails", "build_result", "coupling_of", "law_maps", "occupancy_coupling", "plain_result",
-    "trace_arrays",
+    "PROMISED", "CouplingDetails", "build_result", "coupling_of", "judged", "law_maps", "metric_of",
+    "occupancy_coupling", "plain_result", "sweeps_message", "trace_arrays",
 ]  # fmt: skip
+
+PROMISED = 1e-6  # width of a bracket, relative to the range of the cost, up to which a result is called converged
+
+
+def judged(status: Status, width: float) -> Status:
+    """The status of a computation that ended with a bracket of this width: converged up to `PROMISED` only."""
+    # Written with a negation, so that a width of NaN is not converged either.
+    return Status.ROUNDING if status is Status.CONVERGED and not width <= PROMISED else status
+
+
+def sweeps_message(status: Status, width: float, n_sweeps: int, unit: str = "cost range", limit: str = "") -> str:
+    """How a solver by sweeps ended, always with the width of its bracket; `limit` explains a rounding limit."""
+    proof = f"the bracket is {width:.1g} of the {unit} wide after {n_sweeps} sweeps"
+    return {
+        Status.CONVERGED: f"Solved exactly: {proof}.",
+        Status.INTERRUPTED: f"Interrupted: {proof}; run again to finish.",
+        Status.ROUNDING: f"Solved as far as floating point allows: {proof}{limit}.",
+        Status.STEP_LIMIT: f"Stopped before the optimum was proved: {proof}; raise max_sweeps.",
+    }[status]
+
+
+def metric_of(table: Floats, width: float, unit: str = "range of the cost") -> Floats:
+    """A table of distances; warns if the widest bracket of its entries is wider than promised."""
+    if not width <= PROMISED:
+        warn(Note("wide-metric", width=width, unit=unit), ConvergenceWarning)
+    return table
 
 
 def occupancy_coupling(problem: Problem, pairs: Pairs, kernel: Kernel, start: Floats) -> Coupling:

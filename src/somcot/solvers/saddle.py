@@ -373,6 +373,7 @@ def _result(
     if status is Status.CONVERGED and width > _TARGET * tolerance * problem.scale + rounding:
         status = Status.STEP_LIMIT
     steps, violation = last.n_steps, last.violation
+    bracket = f"the bracket is {width / problem.scale:.1g} of the cost range wide"
     ended = {
         Status.CONVERGED: f"violation {violation:.2g} after {steps} steps, tolerance {tolerance:.2g}",
         Status.STEP_LIMIT: f"violation {violation:.2g} after {steps} steps, tolerance {tolerance:.2g}; raise max_steps"
@@ -385,7 +386,7 @@ def _result(
     )  # fmt: skip
     return plain_result(
         problem, details, distance=min(max(last.distance, proved.low), proved.high), method="saddle", status=status,
-        message=f"Primal-dual steps on the saddle point: {ended}.", n_steps=steps, began=began,
+        message=f"Primal-dual steps on the saddle point: {ended}; {bracket}.", n_steps=steps, began=began,
     )  # fmt: skip
 
 

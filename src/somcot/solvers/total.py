@@ -38,13 +38,21 @@ from somcot.plumbing.notes import Note
 from somcot.problem import Problem
 from somcot.result import Bounds, Details, Result, Status
 from somcot.solvers.policy_iteration import TARGET
-from somcot.solvers.result_builder import coupling_of, law_maps, plain_result, trace_arrays
+from somcot.solvers.result_builder import (
+    PROMISED,
+    coupling_of,
+    law_maps,
+    plain_result,
+    sweeps_message,
+    trace_arrays,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
     "absorb",
+    "anywhere",
     "merged",
     "metric",
     "solve",
@@ -84,6 +92,13 @@ def absorb(sweep: Sweep, V: Floats, cost: Floats, discount: float, first: Settle
         if _evaluate(sweep, V, cost, discount) <= 64.0 * _EPS * (1.0 + float(np.abs(V).max())) and step > 0:
             break
     return best
+
+
+def anywhere(sweep: Sweep, V: Floats, cost: Floats, discount: float, slack: float, longest: float) -> float:
+    """Width of the bracket from the worst pair; `longest` bounds the time to absorption from every pair."""
+    pairs = sweep.pairs
+    known = Settled(Bounds(-np.inf, np.inf), longest, slack + rounding(V))
+    return transient_bounds(discount, cost, V[pairs.x, pairs.y], sweep.improve(V), known).width
 
 
 def merged(n: int, *parts: tuple[NDArray[np.int32], Kernel]) -> Kernel:
@@ -128,6 +143,7 @@ class _Total(NamedTuple):
     sweep: Sweep
     V: Floats
     settled: Settled
+    longest: float  # time to absorption from the worst pair
 
 
 def solve(
@@ -168,31 +184,42 @@ def solve(
     )  # fmt: skip
 
 
-def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> Floats:
-    """The total cost from every pair of states, (n_x, n_y)."""
-    return problem.scale * _solution(problem, "all", threads, max_sweeps).V
+def metric(problem: Problem, *, threads: int | None = None, max_sweeps: int = 200) -> tuple[Floats, float]:
+    """The total cost from every pair of states, (n_x, n_y), and the widest bracket relative to the largest of them."""
+    solution = _solution(problem, "all", threads, max_sweeps)
+    rest, V = solution.sweep.pairs, solution.V
+    width = anywhere(solution.sweep, V, problem.unit.cost[rest.x, rest.y], 1.0, 0.0, solution.longest)
+    return problem.scale * V, width / _size(V)
 
 
 def _solution(problem: Problem, choice: PairChoice, threads: int | None, max_sweeps: int) -> _Total:
     check_count("max_sweeps", max_sweeps)
     unit = problem.unit
     chains = [transitions(support) for support in (unit.support_x, unit.support_y)]
-    ended = [
-        _ended(name, chain, kernel, everywhere=choice == "all")
-        for name, chain, kernel in zip("xy", (problem.x, problem.y), chains, strict=True)
-    ]
+    ended, unmet = zip(
+        *(
+            _ended(name, chain, kernel, everywhere=choice == "all")
+            for name, chain, kernel in zip("xy", (problem.x, problem.y), chains, strict=True)
+        ),
+        strict=True,
+    )
     pairs = choose(unit, choice)
     # Pairs are done when both sides are absorbed, not when one is.
     rest = pairs_where((pairs.index >= 0) & ~(ended[0][:, None] & ended[1]))
-    times = [absorption_times(kernel, done, 1.0) for kernel, done in zip(chains, ended, strict=True)]
+    # States that are never met may never end; no time is spent in them.
+    over = [done | never for done, never in zip(ended, unmet, strict=True)]
+    times = [absorption_times(kernel, done, 1.0) for kernel, done in zip(chains, over, strict=True)]
     steps = expected_time(unit.support_x, times[0]) + expected_time(unit.support_y, times[1])
     sweep, V = Sweep(unit, rest, threads, targets=pairs), np.zeros(problem.shape)
     nothing = Settled(Bounds(-np.inf, np.inf), steps, 0.0)
-    return _Total(pairs, sweep, V, absorb(sweep, V, unit.cost[rest.x, rest.y], 1.0, nothing, max_sweeps))
+    settled = absorb(sweep, V, unit.cost[rest.x, rest.y], 1.0, nothing, max_sweeps)
+    return _Total(pairs, sweep, V, settled, float(times[0].max() + times[1].max()))
 
 
-def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -> NDArray[np.bool_]:
-    """Which states are absorbing; refuses chains that may never be absorbed."""
+def _ended(
+    name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which states are absorbing, and which are never met; refuses chains that may never be absorbed."""
     classes = chain_classes(kernel)
     stays = np.zeros(kernel.n)
     rows = np.repeat(np.arange(kernel.n), np.diff(kernel.indptr))
@@ -205,7 +232,7 @@ def _ended(name: str, chain: MarkovChain, kernel: Kernel, *, everywhere: bool) -
         state = chain.states[int(endless[0])]
         n = int((classes.component == classes.component[endless[0]]).sum())
         raise ValueError(Note("never-ends", name, state=repr(state), n=n))
-    return np.asarray(alone)
+    return np.asarray(alone), ~met
 
 
 def _visits(kernel: Kernel, start: Floats) -> Floats:
@@ -251,10 +278,11 @@ def _weighted(chain: MarkovChain, weight: Floats) -> Floats | csr_array:
 
 def _ending(solution: _Total) -> tuple[Status, str]:
     width = solution.settled.width
-    # Totals have no fixed range, so widths are relative to V.
-    size = 1.0 + float(np.abs(solution.V).max())
-    close = width <= max(TARGET, 64.0 * _EPS * (1.0 + solution.settled.time)) * size
-    status = Status.CONVERGED if close else Status.ROUNDING
-    how = "Solved exactly" if close else "Solved as far as floating point allows"
-    n_sweeps = solution.settled.n_sweeps
-    return status, f"{how}: the bracket is {width:.1g} of the largest cost wide after {n_sweeps} sweeps."
+    allowed = max(TARGET, min(PROMISED, 64.0 * _EPS * (1.0 + solution.settled.time)))
+    status = Status.CONVERGED if width <= allowed * _size(solution.V) else Status.ROUNDING
+    return status, sweeps_message(status, width, solution.settled.n_sweeps, "largest cost")
+
+
+def _size(V: Floats) -> float:
+    """What widths are relative to: totals have no fixed range."""
+    return 1.0 + float(np.abs(V).max())

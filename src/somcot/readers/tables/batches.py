@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
+from somcot.plumbing.checks import check_text, not_sparse
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.readers.opening import Input, identify, open_bytes, open_parts
@@ -393,7 +394,7 @@ class _Prefixed(io.RawIOBase):
 
 def as_utf8(stream: IO[bytes], encoding: str) -> IO[bytes]:
     """The same text in UTF-8, converted from its encoding."""
-    if encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+    if check_text("encoding", encoding).lower().replace("_", "-") in ("utf-8", "utf8"):
         return stream
     try:
         text = io.TextIOWrapper(stream, encoding=encoding, newline="")
@@ -467,7 +468,7 @@ def widened(table: Table, wide: str | Sequence[str]) -> Table:
     wide : str or sequence of str
         The columns with the states in order: names, or "FIRST:LAST"; other columns are repeated.
     """
-    columns = list(wide) if not isinstance(wide, str) else _range(table, wide)
+    columns = list(not_sparse("wide", wide)) if not isinstance(wide, str) else _range(table, wide)
     for name in columns:
         if name not in table.columns:
             raise ValueError(f"wide: {table.name} has no column {name!r}; name the first and the last: FIRST:LAST")

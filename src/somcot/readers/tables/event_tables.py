@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_names, not_sparse
 from somcot.readers.opening import Input, format_of, identify
 from somcot.readers.tables import Table
 from somcot.readers.tables.batches import open_table
@@ -254,9 +255,9 @@ def fit_bins(
     >>> fit_bins([{"speed": [0.0, 1.0]}, {"speed": [9.0, 10.0]}], {"speed": 2}, binning="uniform")
     {'speed': array([5.])}
     """
-    values: dict[str, list[Floats]] = {name: [] for name in bins}
+    values: dict[str, list[Floats]] = {name: [] for name in not_sparse("bins", bins)}
     sources = []
-    for data in tables:
+    for data in not_sparse("tables", tables):
         with open_table(data, **options) as table:
             check_present(table, list(bins))
             columns = {name: NumberColumn(table.name, name, place=table.place) for name in bins}
@@ -297,7 +298,9 @@ def roles_of(
     # A flag for all sequences is not a column.
     ended = terminated if isinstance(terminated, str) else None
     check_time_format(time_format)
-    return ColumnRoles(states, sequence, time, reward, ended, time_format, tuple(attributes)).among(table)
+    return ColumnRoles(states, sequence, time, reward, ended, time_format, check_names("attributes", attributes)).among(
+        table
+    )
 
 
 def bin_specs(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.plumbing.checks import check_count
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.readers.tables import Array, Table
@@ -216,6 +217,7 @@ def _parted(
     parts = {label: np.flatnonzero(of_episode == k) for k, label in enumerate(labels)}
     lengths = np.diff(every.offsets) if every.offsets is not None else np.zeros(0)
     sizes = {label: int(lengths[episodes].sum()) for label, episodes in parts.items()}
+    least = check_count("least", least, at_least=0)
     few = {label: n for label, n in sizes.items() if n < least}
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_text
 from somcot.plumbing.notes import Note
 from somcot.readers.tables import Array, ArrowArray, ArrowTable, ArrowType, Batch, Entry, to_numpy
 from somcot.readers.tables.columns import MISSING_TEXTS, Growing, is_arrow, plain
@@ -60,7 +61,7 @@ def check_time_format(text: str | None) -> str | None:
     >>> check_time_format("%d/%m/%Y"), check_time_format("day-first"), check_time_format("ms")
     ('%d/%m/%Y', 'day-first', 'ms')
     """
-    if text is None or "%" in str(text) or text in (DAY_FIRST, MONTH_FIRST, *_UNITS):
+    if text is None or "%" in str(text) or check_text("time_format", text) in (DAY_FIRST, MONTH_FIRST, *_UNITS):
         return text
     raise ValueError(
         f"time_format: found {text!r}, expected a pattern such as '%d/%m/%Y %H:%M', '{DAY_FIRST}', '{MONTH_FIRST}', or "

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.checks import check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import check_duration
@@ -184,8 +185,7 @@ class TableOptions:
     keep_times: bool = False
 
     def __post_init__(self) -> None:
-        if self.missing not in ("error", "cut"):
-            raise ValueError(f"missing: found {self.missing!r}, expected 'error' or 'cut'")
+        check_text("missing", self.missing, "error", "cut")
         if not isinstance(self.terminated, (bool, np.bool_, str)):
             raise TypeError(f"terminated: found {self.terminated!r}, expected True, False or the name of a column")
         # Checked now: the rows may take minutes to read.

@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, check_labels, real_array
+from somcot.plumbing.checks import (
+    check_count,
+    check_indices,
+    check_kind,
+    check_labels,
+    check_sequence,
+    check_text,
+    not_sparse,
+    real_array,
+    real_numbers,
+)
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
@@ -83,7 +93,7 @@ class Bins:
         >>> Bins.quantile([1, 2, 3, 4, 5, 6], 3).labels()
         ('(-inf, 2.667)', '[2.667, 4.333)', '[4.333, inf)')
         """
-        table = np.asarray(values, dtype=np.float64)
+        table = real_numbers("values", values)
         table = real_array("values", table[:, None] if table.ndim == 1 else table, 2)
         numbers = _numbers(n, table.shape[1])
         return cls(*(fit_edges(table[:, k], numbers[k], "quantile") for k in range(table.shape[1])))
@@ -100,7 +110,7 @@ class Bins:
 
     def codes(self, values: ArrayLike) -> NDArray[np.int64]:
         """Index of the cell of each row of `values`, shape (m, d), or (m,) in one dimension."""
-        table = np.asarray(values, dtype=np.float64)
+        table = real_numbers("values", values)
         table = table.reshape(len(table), -1)
         if table.shape[1] != len(self.edges):
             raise ValueError(f"values: found {table.shape[1]} numbers per row, the bins have {len(self.edges)}")
@@ -134,7 +144,7 @@ class Bins:
         '(-inf, 0.001)'
         """
         names = [list(_intervals(e)) for e in self.edges]
-        places = np.unravel_index(np.asarray(cells, dtype=np.int64), self.shape)
+        places = np.unravel_index(check_indices("cells", cells, int(np.prod(self.shape))), self.shape)
         parts = [[texts[i] for i in place.tolist()] for texts, place in zip(names, places, strict=True)]
         return tuple(parts[0]) if len(parts) == 1 else tuple(zip(*parts, strict=True))
 
@@ -159,9 +169,7 @@ def fit_edges(values: Floats, n: int, how: str) -> Floats:
 
 def check_binning(how: str) -> str:
     """Refuse an unknown binning method."""
-    if how not in ("quantile", "uniform"):
-        raise ValueError(f"binning: found {how!r}, expected 'quantile' or 'uniform'")
-    return how
+    return check_text("binning", how, "quantile", "uniform")
 
 
 def _inner(low: float, high: float, n: int) -> Floats:
@@ -182,14 +190,14 @@ def _bin_count(name: str, n: object) -> int:
 def _numbers(n: int | Sequence[int], dimensions: int) -> list[int]:
     if np.ndim(n) == 0:
         return [_bin_count("n", n)] * dimensions
-    numbers = [_bin_count(f"n[{k}]", value) for k, value in enumerate(n)]  # type: ignore[arg-type]
+    numbers = [_bin_count(f"n[{k}]", value) for k, value in enumerate(not_sparse("n", n))]
     if len(numbers) != dimensions:
         raise ValueError(f"n: found {len(numbers)} numbers of bins for {dimensions} dimension(s); pass one for each")
     return numbers
 
 
 def _ascending(name: str, edges: ArrayLike) -> Floats:
-    array = real_array(name, np.asarray(edges, dtype=np.float64), 1)
+    array = real_array(name, edges, 1)
     if (np.diff(array) <= 0).any():
         raise ValueError(f"{name}: found {array.tolist()}, expected ascending edges without repeats")
     array.setflags(write=False)
@@ -256,7 +264,9 @@ def tidy_labels(recordings: Sequence[Samples]) -> list[Samples]:
     [('Home', 'cart'), ('cart', 'Home')]
     """
     number: dict[Hashable, int] = {}
+    recordings = check_sequence("recordings", recordings)
     for samples in recordings:
+        check_kind("recordings", samples, Samples)
         for label, n in zip(samples.states, occurrences(samples).tolist(), strict=True):
             number[_trimmed(label)] = number.get(_trimmed(label), 0) + n
     chosen: dict[Hashable, Hashable] = {}
@@ -287,9 +297,11 @@ def join_rare(recordings: Sequence[Samples], top: int, *, other: Hashable = "oth
     (('else', 'home'), [[1, 2], [2, 0]])
     """
     top = check_count("top", top)
-    check_labels("other", [other])
+    (other,) = check_labels("other", [other])
     number: dict[Hashable, int] = {}
+    recordings = check_sequence("recordings", recordings)
     for samples in recordings:
+        check_kind("recordings", samples, Samples)
         for label, n in zip(samples.states, occurrences(samples).tolist(), strict=True):
             number[label] = number.get(label, 0) + n
     # Ends are kept: joined with other states they would no longer be absorbing.

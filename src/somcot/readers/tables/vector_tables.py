@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.checks import not_sparse
 from somcot.plumbing.notes import Note
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
@@ -184,7 +185,7 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
             known = ", ".join(free[:12])
             raise ValueError(Note("which-coordinates", table.name, columns=known))
         return free if len(free) == 1 else None
-    columns: list[object] = [state] if isinstance(state, str) else list(state)
+    columns: list[object] = [state] if isinstance(state, str) else list(not_sparse("state", state))
     names: list[Any] = [
         part
         for name in columns
