@@ -92,6 +92,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
     from somcot.cli.output import check_targets
     from somcot.plumbing.files import exclusive
 
+    # Other options change labels or rows with the whole table in view, which a stream never is.
     for name in reading.chosen():
         if name not in (*_STREAMED, *_OF_FILES):
             raise ValueError(
@@ -107,6 +108,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
         monitor = _monitor(options, reading)
     if options.columns is not None and not all(name.strip() for name in options.columns.split(",")):
         raise ValueError(f"--columns: found {options.columns!r}, expected names such as session,page")
+    # Two runs with one state file would overwrite each other's checkpoints.
     lock = exclusive(options.state_file) if options.state_file is not None else contextlib.nullcontext()
     with lock:
         return _Watch(options, reading, monitor).run()
@@ -144,7 +146,7 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
 
 
 def _say_check(name: str, check: Check) -> None:
-    """Whether the reference is stable, since alarms against one that is not are no news."""
+    """Warn if the reference itself changes, since alarms against it would then be expected."""
     if check.alarm is not None:
         what = check.alarm.what or "; ".join(str(m) for m in check.alarm.transitions[:3])
         _note(f"{name}: its later part differs from its earlier one since about event {check.alarm.since:,} ({what})")
@@ -161,8 +163,10 @@ class _Watch:
         from somcot.readers.tables.table_feed import open_feed
 
         self.path, self.options, self.monitor = options.stream, options, monitor
+        # A status line would be mixed with lines of JSON.
         self.terminal = sys.stderr.isatty() and not options.json
         self.delivered, place = 0, Place()
+        # Before the feed is opened, because the saved position says where to begin.
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
         roles = ColumnRoles(
@@ -181,6 +185,7 @@ class _Watch:
         now = time.monotonic()
         self.began, self.saved, self.shown, self.paged = now, now, 0.0, 0.0
         self.first, self.next_line = self.monitor.n_events, self._next_line()
+        # The size of an alarm from before a resumption is not reported again.
         self.sized = self.monitor.alarm is not None and not self.monitor.provisional
         self.busy, self.failing = False, False
         self.told = self.monitor.detector != ""
@@ -206,6 +211,7 @@ class _Watch:
         self.delivered, self.delimiter = int(position["delivered"]), position["delimiter"]
         place = Place(**position["place"])
         if self.path == "-":
+            # Standard input is a new stream, so line numbers begin at 1.
             place = replace(place, line=1)
             _note("standard input cannot be read again: events that came after the last checkpoint are missing")
         return place
@@ -216,6 +222,7 @@ class _Watch:
     def run(self) -> int:
         """Run until the stream ends, Ctrl-C, or, with ``--exit-on-alarm``, an alarm."""
         try:
+            # Alarms that were saved but not yet reported when the last run ended.
             self._deliver()
             if not (self.options.exit_on_alarm and self.monitor.alarm is not None):
                 self._consume()
@@ -225,6 +232,7 @@ class _Watch:
             raise
         except ValueError:
             if not self.busy:
+                # A line that cannot be read ends the run; the events before it are saved.
                 self._checkpoint(final=True)
             raise
         finally:
@@ -242,6 +250,7 @@ class _Watch:
                     self.told = True
                     _note(f"scores {self.monitor.detector}: {self.monitor.guarantee}")
                 if alarms:
+                    # Saved before it is reported: after a crash an alarm may be reported twice, but it is never lost.
                     self._checkpoint()
                     self._deliver()
                     if self.options.exit_on_alarm:
@@ -261,6 +270,7 @@ class _Watch:
     def _take(self, block: EventBlock) -> list[Alarm]:
         """Feed the monitor, in pieces if a curve is drawn; the pieces do not change the result."""
         n = len(block.codes)
+        # Rounded up, so that there are at most _PIECES pieces.
         step = -(-n // _PIECES) if self.options.html is not None else n
         alarms: list[Alarm] = []
         for begin in range(0, n, step):
@@ -298,6 +308,7 @@ class _Watch:
                     _say(f"  {m}")
             if self.options.on_alarm:
                 _call(self.options.on_alarm, record)
+            # One at a time, so that an interruption repeats only the alarm that it interrupted.
             self.delivered += 1
         if waiting:
             self._checkpoint()
@@ -314,8 +325,10 @@ class _Watch:
             self.monitor.save(self.options.state_file)
             self.failing = False
         except OSError as error:
+            # A full disk is often temporary; only the last checkpoint has to succeed.
             if final:
                 raise
+            # Once per failure instead of every few seconds.
             if not self.failing:
                 _note(f"{self.options.state_file}: {error.strerror}; continuing, the next checkpoint will try again")
             self.failing = True
@@ -330,6 +343,7 @@ class _Watch:
             self.next_line = self._next_line()
             if self.options.json:
                 print_json(self._status("status"))
+        # The first size after an alarm rests on few events, so it is reported again when no longer provisional.
         if self.monitor.alarm is not None and not self.sized and not self.monitor.provisional:
             self.sized = True
             if self.options.json:
@@ -347,6 +361,7 @@ class _Watch:
             self._measure()
 
     def _next_line(self) -> int:
+        # At multiples, so that lines do not depend on the sizes of blocks.
         return (self.monitor.n_events // self.options.every + 1) * self.options.every
 
     def _size(self, confidence: float | None = None) -> Result | None:
@@ -354,6 +369,7 @@ class _Watch:
 
         if self.monitor.n_scored == 0:
             return None
+        # Notes on few data are expected here, and would appear with every status line.
         with caught():
             try:
                 return self.monitor.distance(confidence)
@@ -384,6 +400,7 @@ class _Watch:
         far = "" if size is None else f"  distance {size.distance:.3f}{'?' if m.provisional else ''}"
         broken = f"  {self.feed.place.broken:,} broken" if self.feed.place.broken else ""
         line = f"{state}  {m.n_events:,} events  evidence {m.evidence:.1e}{far}  {rate:,.0f}/s{broken}"
+        # Back to the beginning and erase; 78 characters do not wrap on 80 columns.
         sys.stderr.write(f"\r\x1b[2K{line[:78]}")
         sys.stderr.flush()
 
@@ -411,6 +428,7 @@ class _Watch:
                 refresh=refresh,
             )
         except OSError as error:
+            # Only the final page has to be written.
             if refresh is None:
                 raise
             _note(f"{self.options.html}: {error.strerror}")
@@ -437,6 +455,7 @@ class _Watch:
         if size is not None:
             metrics.append(("distance", "gauge", "Distance of the stream from the reference.", size.distance))
         text = "".join(
+            # 17 digits represent a number exactly.
             f"# HELP somcot_{name} {about}\n# TYPE somcot_{name} {kind}\nsomcot_{name} {value:.17g}\n"
             for name, kind, about, value in metrics
         )
@@ -503,6 +522,7 @@ def _call(command: str, record: dict[str, Any]) -> None:
     from somcot.cli.output import plain
 
     try:
+        # A shell, because the option is a command line of the user. The alarm is its input, never part of the command.
         done = subprocess.run(command, shell=True, input=json_text.dumps(plain(record)) + "\n", text=True, timeout=60.0)
         code: Any = done.returncode
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -59,7 +59,7 @@ def test_with_margin(
     table = costs.between(cost, x, y) if isinstance(cost, str) else cost
     test = permutation.same_process(x, y, cost, discount=discount, rng=seed, **options)
     shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
-    with collected() as notes:  # most were issued by the test, or say what the verdict says
+    with collected() as notes:  # most were issued by the test, or repeat the verdict
         result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=seed, **shared)
     for note in notes:
         if note.code not in _SAID:
@@ -88,7 +88,7 @@ def _decided(test: SameProcessResult, result: Result, margin: float) -> SameProc
     assert result.details.evidence is not None
     assert result.confidence_interval is not None
     evidence, units = result.details.evidence
-    evidence = evidence._replace(pooled=None)
+    evidence = evidence._replace(pooled=None)  # pooling assumes that rows are equal unless shown otherwise
     low, high, level = result.confidence_interval
     most = min(units.offset + units.scale * interval_of(evidence, level).high, result.details.problem.most)
     result = replace(result, confidence_interval=ConfidenceInterval(low, max(most, high), level))
@@ -119,7 +119,7 @@ def equivalence_pvalue(evidence: Evidence, margin: float) -> float:
     if high(low) < margin:
         return low
     for _ in range(60):
-        middle = math.sqrt(low * tail)
+        middle = math.sqrt(low * tail)  # bisection of the logarithm, as tails span many orders
         low, tail = (low, middle) if high(middle) < margin else (middle, tail)
     return tail
 
@@ -130,7 +130,7 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
     n = min(model.samples.n_episodes for model in result.details.models if model.samples is not None)
     distance = result.distance
     assert result.confidence_interval is not None
-    slack = _PROBABLY * scale * evidence.error
+    slack = _PROBABLY * scale * evidence.error  # aimed at 80 % rather than even odds
     times = []
     if margin > distance:
         times.append((result.confidence_interval.high - distance + slack) / (margin - distance))
@@ -373,7 +373,7 @@ class _Change:
         assert pilot.offsets is not None
         begins, lengths = pilot.offsets[:-1], np.diff(pilot.offsets)
         ended = np.zeros(pilot.n_episodes, np.bool_) if pilot.terminated is None else pilot.terminated
-        chosen = np.resize(np.arange(pilot.n_episodes), _POOL)
+        chosen = np.resize(np.arange(pilot.n_episodes), _POOL)  # the pilot's sequences in turn
         at = begins[chosen].copy()  # the pilot's transition that comes next
         # A recording that was cut off is cut off after as many steps; one that terminated may go on.
         budget = np.where(ended[chosen], int(lengths.max()), lengths[chosen])
@@ -496,7 +496,7 @@ def _search(planned: _Planned, power: float) -> list[PowerPoint]:
         low = max((p.n for p in points if p.power < power), default=None)
         high = min((p.n for p in points if p.power >= power), default=None)
         if high is None:
-            following = 3 * n
+            following = 3 * n  # factors of 3 until the power is bracketed
         elif low is None:
             following = n // 3
         else:
