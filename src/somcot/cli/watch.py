@@ -163,7 +163,6 @@ class _Watch:
         from somcot.readers.tables.table_feed import open_feed
 
         self.path, self.options, self.monitor = options.stream, options, monitor
-        # A status line would be mixed with lines of JSON.
         self.terminal = sys.stderr.isatty() and not options.json
         self.delivered, place = 0, Place()
         # Before the feed is opened, because the saved position says where to begin.
@@ -270,7 +269,6 @@ class _Watch:
     def _take(self, block: EventBlock) -> list[Alarm]:
         """Feed the monitor, in pieces if a curve is drawn; the pieces do not change the result."""
         n = len(block.codes)
-        # Rounded up, so that there are at most _PIECES pieces.
         step = -(-n // _PIECES) if self.options.html is not None else n
         alarms: list[Alarm] = []
         for begin in range(0, n, step):

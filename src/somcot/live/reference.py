@@ -473,8 +473,7 @@ def _check_places(states: Array, n: int) -> None:
 class Window(NamedTuple):
     """A ring buffer: transition number k, starting at 1, is at position (k - 1) modulo the size.
 
-    Where whole sequences are scored, their transitions are consecutive, and the last one of a stage leads to -ENDED or
-    -CUT_OFF, unless the stage is full.
+    Transitions of scored sequences are consecutive; the last of a stage leads to -ENDED or -CUT_OFF unless it is full.
     """
 
     now: Codes  # -1 before a first state
