@@ -139,7 +139,7 @@ def report(
     sections = [
         f"# Coverage of the rule {rule!r}" + (f", in brackets that of {against!r}" if shown else ""),
         "## Judgement\n\n" + _judgement(large, shown, [mine[name] for name in groups]),
-        "## Families, cells of all sizes\n\n" + _families(cells.values(), families),
+        "## Families, cells of all sizes\n\n" + (_families(cells.values(), families) if cells else "None."),
         "## Cells\n\n" + _table(large, shown),
         f"## Fewer than {LEAST} transitions on a side\n\n" + (_table(small, shown) if small else "None."),
         "## Groups\n\n" + _groups(groups, mine, theirs if shown else {}),

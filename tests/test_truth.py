@@ -87,6 +87,7 @@ def test_run_resumes_and_the_table_judges(tmp_path: Path) -> None:
     inside = sum(line["low"] <= known[case.name] <= line["high"] for line in lines if line["case"] == case.name)
     assert f"| small | 2 | 6 | {inside / 6:.3f} | 0.00 of 3 (wrong) |" in text
     assert "Below 0.86: wrong (0.00)." not in text  # fewer than 500 transitions: listed apart
+    assert "No results." in report([], {}, [], [], "present", "former", {})  # as after a run of groups alone
     assert text.index("## Fewer than") < text.index("| wrong |") < text.index("## Groups")
 
 
