@@ -19,7 +19,7 @@ from benchmarks import held_out
 from benchmarks.sources import Case, Pair, Source, long_run, markov
 from somcot import Samples
 
-__all__ = ["FAMILIES", "cases"]
+__all__ = ["FAMILIES", "cases", "families"]
 
 Floats = NDArray[np.float64]
 
@@ -469,6 +469,11 @@ FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (
     groups,
     *held_out.FAMILIES,
 )
+
+
+def families() -> dict[str, str]:
+    """The name of the family of each case."""
+    return {case.name: family.__name__.replace("_", " ") for family in FAMILIES for case in family()}
 
 
 def cases() -> dict[str, Case]:

@@ -23,6 +23,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--source", help="folder that contains the package somcot; by default the one Python finds")
     parser.add_argument("--only", metavar="PATTERN", default="", help="cases whose names match this regular expression")
     parser.add_argument("--seeds", type=int, help="at most so many seeds a case")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; others than before are fresh draws")
     parser.add_argument("--minutes", type=float, default=np.inf, help="stop after this time; the next run continues")
     parser.add_argument("--confidence", type=float, default=0.9)
     parser.add_argument("--cache", type=Path, default=Path("out/truth"))
@@ -64,10 +66,10 @@ def main() -> None:
         return
     if not args.table:
         print(f"{rule}: {somcot.__file__}", file=sys.stderr)
-        run(chosen, rule, args.cache, args.confidence, args.seeds, args.minutes)
+        run(chosen, rule, args.cache, args.confidence, args.seeds, args.minutes, args.first)
     known = truths(chosen, args.cache)
     lines = {name: read(args.cache / f"{name}.jsonl") for name in dict.fromkeys((rule, args.against))}
-    text = report(chosen, known, lines[rule], lines[args.against], rule, args.against)
+    text = report(chosen, known, lines[rule], lines[args.against], rule, args.against, recordings.families())
     out = args.out or args.cache / f"{rule}.md"
     out.write_text(text)
     print(f"written to {out}")
@@ -118,7 +120,13 @@ def read(path: Path) -> list[Line]:
 
 
 def run(
-    cases: list[Case], rule: str, folder: Path, confidence: float, seeds: int | None = None, minutes: float = np.inf
+    cases: list[Case],
+    rule: str,
+    folder: Path,
+    confidence: float,
+    seeds: int | None = None,
+    minutes: float = np.inf,
+    first: int = 0,
 ) -> None:
     """Measure what is missing, a block of seeds of every case at a time."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,16 +135,18 @@ def run(
     began = time.monotonic()
     warm: set[str] = set()
     with path.open("a") as file, threadpool_limits(1):
-        for case, seed in _order(cases, seeds):
+        for case, number in _order(cases, seeds):
+            seed, tested = first + number, number < TESTED
             if (case.name, seed) in done:
                 continue
             if time.monotonic() - began > 60 * minutes:
                 print(f"{rule}: stopped after {minutes:g} minutes; the next run continues", file=sys.stderr)
                 return
             if case.name not in warm:
-                measure(case, seed, confidence)
+                measure(case, seed, confidence, tested)
                 warm.add(case.name)
-            file.write(json.dumps({"case": case.name, "seed": seed, **measure(case, seed, confidence)}) + "\n")
+            line = {"case": case.name, "seed": seed, **measure(case, seed, confidence, tested)}
+            file.write(json.dumps(line) + "\n")
             file.flush()
 
 
@@ -144,10 +154,10 @@ def _order(cases: list[Case], seeds: int | None) -> Iterator[tuple[Case, int]]:
     limits = {case.name: case.seeds if seeds is None else min(seeds, case.seeds) for case in cases}
     for first in range(0, max(limits.values(), default=0), BLOCK):
         for case in cases:
-            yield from ((case, seed) for seed in range(first, min(first + BLOCK, limits[case.name])))
+            yield from ((case, number) for number in range(first, min(first + BLOCK, limits[case.name])))
 
 
-def measure(case: Case, seed: int, confidence: float) -> Line:
+def measure(case: Case, seed: int, confidence: float, tested: bool) -> Line:
     """One repetition; an exception is recorded and counts as an interval that misses."""
     data = case.drawn(seed)
     sides = [side for side in data if not isinstance(side, somcot.MarkovChain)]
@@ -156,7 +166,7 @@ def measure(case: Case, seed: int, confidence: float) -> Line:
         "states": max(side.n_states for side in data),
         "sequences": max(side.n_episodes for side in sides),
     }
-    work: Callable[..., Line] = _pair if case.kind == "pair" else _groups
+    work: Callable[..., Line] = partial(_pair, tested=tested and case.test) if case.kind == "pair" else _groups
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -174,7 +184,7 @@ def _code(warning: warnings.WarningMessage) -> str:
     return str(getattr(said, "code", warning.category.__name__))
 
 
-def _pair(case: Case, data: Any, seed: int, confidence: float) -> Line:
+def _pair(case: Case, data: Any, seed: int, confidence: float, *, tested: bool) -> Line:
     x, y = data
     began = time.process_time()
     result = somcot.distance(x, y, case.cost, discount=case.discount, confidence=confidence, rng=seed, threads=1)
@@ -184,7 +194,7 @@ def _pair(case: Case, data: Any, seed: int, confidence: float) -> Line:
         raise ValueError("no interval or no plug-in")
     line: Line = {"estimate": result.distance, "plugin": result.plugin, "low": interval.low, "high": interval.high}
     line = {key: float(value) for key, value in line.items()} | {"cpu": cpu}
-    if case.test and seed < TESTED:
+    if tested:
         began = time.process_time()
         test = somcot.same_process(x, y, case.cost, discount=case.discount, n_permutations=199, rng=seed, threads=1)
         line |= {"pvalue": float(test.pvalue), "test_cpu": time.process_time() - began}

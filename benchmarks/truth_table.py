@@ -118,9 +118,15 @@ def holm(pvalues: Sequence[float], level: float = 0.05) -> list[bool]:
 
 
 def report(
-    cases: Iterable[Case], truths: dict[str, Any], lines: list[Line], other: list[Line], rule: str, against: str
+    cases: Iterable[Case],
+    truths: dict[str, Any],
+    lines: list[Line],
+    other: list[Line],
+    rule: str,
+    against: str,
+    families: dict[str, str],
 ) -> str:
-    """Everything as Markdown: judgement, cells, small cells, groups, warnings."""
+    """Everything as Markdown: judgement, families, cells, small cells, groups, warnings."""
     listed = list(cases)
     mine, theirs = _by_case(lines), _by_case(other)
     pairs = [case.name for case in listed if case.kind == "pair" and case.name in mine]
@@ -133,6 +139,7 @@ def report(
     sections = [
         f"# Coverage of the rule {rule!r}" + (f", in brackets that of {against!r}" if shown else ""),
         "## Judgement\n\n" + _judgement(large, shown, [mine[name] for name in groups]),
+        "## Families, cells of all sizes\n\n" + (_families(cells.values(), families) if cells else "None."),
         "## Cells\n\n" + _table(large, shown),
         f"## Fewer than {LEAST} transitions on a side\n\n" + (_table(small, shown) if small else "None."),
         "## Groups\n\n" + _groups(groups, mine, theirs if shown else {}),
@@ -224,6 +231,33 @@ def _spread(ratios: dict[str, float], names: set[str]) -> str:
 
 def _extremes(values: list[float], choose: Callable[[list[float]], float]) -> str:
     return f"{np.mean(values):.3f}, {choose(values):.3f}" if values else "-"
+
+
+def _families(cells: Iterable[Cell], families: dict[str, str]) -> str:
+    """One row for each family: means over its cells, so that each counts once, and the worst of them."""
+    found: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        found[families.get(cell.name, cell.name.split()[0] + " of logs")].append(cell)
+    rows = []
+    for name, of in [*found.items(), ("all", [cell for members in found.values() for cell in members])]:
+        worst = min(of, key=lambda cell: cell.coverage)
+        rows.append(
+            [
+                name,
+                str(len(of)),
+                str(sum(len(cell.lines) for cell in of)),
+                _mean([cell.coverage for cell in of], 3),
+                f"{worst.coverage:.2f} of {len(worst.lines)} ({worst.name})",
+                _mean([cell.below for cell in of], 3),
+                _mean([cell.above for cell in of], 3),
+                _mean([cell.width for cell in of]),
+                _mean([cell.rmse for cell in of]),
+                _mean([cell.inconsistent for cell in of], 4),
+                _mean([cell.rejects for cell in of if cell.truth <= TOLERANCE], 3),
+            ]
+        )
+    heads = ["family", "cells", "runs", "coverage", "lowest", "truth below", "above", "width / oracle"]
+    return _markdown([*heads, "RMSE / plug-in", "inconsistent", "rejects where d = 0"], rows)
 
 
 def _table(cells: list[Cell], former: dict[str, Cell]) -> str:

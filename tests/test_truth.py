@@ -79,8 +79,15 @@ def test_run_resumes_and_the_table_judges(tmp_path: Path) -> None:
     assert known[case.name] == pytest.approx(
         somcot.distance(pair.x.projection(), pair.y.projection(), discount=0.9).distance
     )
-    text = report([case, wrong], known, lines, lines, "present", "former")
+    truth.run([case], "fresh", tmp_path, 0.9, 2, first=100)
+    fresh = truth.read(tmp_path / "fresh.jsonl")
+    assert [line["seed"] for line in fresh] == [100, 101]
+    assert all("pvalue" in line for line in fresh)  # tests belong to the first repetitions, whatever their seeds
+    text = report([case, wrong], known, lines, lines, "present", "former", {case.name: "small", "wrong": "small"})
+    inside = sum(line["low"] <= known[case.name] <= line["high"] for line in lines if line["case"] == case.name)
+    assert f"| small | 2 | 6 | {inside / 6:.3f} | 0.00 of 3 (wrong) |" in text
     assert "Below 0.86: wrong (0.00)." not in text  # fewer than 500 transitions: listed apart
+    assert "No results." in report([], {}, [], [], "present", "former", {})  # as after a run of groups alone
     assert text.index("## Fewer than") < text.index("| wrong |") < text.index("## Groups")
 
 

@@ -130,6 +130,7 @@ _HOMES = {
 }
 
 # Documented modules that have moved: the old path is an alias of the new module.
+# An alias, not a copy: a class must be the same object under both names, or isinstance would fail.
 _MOVED = {
     "somcot.bellman": "somcot.core",
     "somcot.bellman.pairs": "somcot.core.pairs",
@@ -165,15 +166,18 @@ class _Moved(_importlib.abc.Loader):
         module.__spec__ = self.spec  # the import system has just replaced it by the alias's
 
 
+# At the end of the list, so that existing modules are found first.
 _sys.meta_path.append(_Moved)
 
 
 def __getattr__(name: str) -> _Any:
     if name in _SUBMODULES or name in ("costs", "jax", "torch"):  # torch and jax are optional dependencies
+        # Submodules are attributes only after their import.
         return _importlib.import_module(f"somcot.{name}")
     home = next((module for module, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module 'somcot' has no attribute {name!r}")
+    # Stored, so that this function is called once for each name.
     value = globals()[name] = getattr(_importlib.import_module(home), name)
     return value
 

@@ -125,7 +125,7 @@ class StateAbstraction:
         """
         data = _Replay.of(transitions)
         rng = np.random.default_rng(self.rng)
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):  # PyTorch's global state is left as it was
             torch.manual_seed(self.rng)
             self._scale = data.scale
             train, test = data.split(rng)
@@ -133,7 +133,7 @@ class StateAbstraction:
             features = self._inverse_model(data, train, trunk, rng)
             codes = self._clustered(features, data, train, rng)
             self._count(data, codes, train, test)
-            for _ in range(self.rounds):
+            for _ in range(self.rounds):  # each round predicts the codes of the previous one
                 features = self._refined(data, codes, train, trunk, rng)
                 codes = self._clustered(features, data, train, rng)
                 self._count(data, codes, train, test)
@@ -143,7 +143,7 @@ class StateAbstraction:
     def _trunk(self, data: _Replay) -> torch.nn.Module:
         """A copy of the user's network, or two layers."""
         if self.encoder is not None:
-            return copy.deepcopy(self.encoder).to(self.device)
+            return copy.deepcopy(self.encoder).to(self.device)  # the user's network stays untrained
         size = int(np.prod(data.observations.shape[1:]))
         layers = [torch.nn.Flatten(), torch.nn.Linear(size, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64)]
         return torch.nn.Sequential(*layers, torch.nn.ReLU()).to(self.device)
@@ -222,7 +222,7 @@ class StateAbstraction:
             return error + torch.nn.functional.cross_entropy(out[:, 1:], following[where])
 
         self._minimise([trunk, head], self.steps[1], 3.0, loss)
-        # The trunk goes on learning in later rounds; these features are those of this one.
+        # The trunk continues to learn in later rounds; these features must not change with it.
         network = copy.deepcopy(torch.nn.Sequential(trunk, head))
 
         def features(seen: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class StateAbstraction:
         np.add.at(counts, (now[test], data.actions[test], following[test]), 1.0)
         np.add.at(earned, (now[test], data.actions[test]), data.rewards[test])
         self.counts, self._earned = counts, earned
-        self.__dict__.pop("metric", None)
+        self.__dict__.pop("metric", None)  # cached for the counts of the previous round
 
     @property
     def held_out(self) -> HeldOut:
@@ -287,7 +287,7 @@ class StateAbstraction:
         """
         counts = self._fitted("counts")
         visits = counts.sum(axis=2, keepdims=True)
-        stay = np.repeat(np.eye(len(counts))[:, None], counts.shape[1], axis=1)
+        stay = np.repeat(np.eye(len(counts))[:, None], counts.shape[1], axis=1)  # unvisited codes stay where they are
         table: Floats = np.where(visits > 0, counts / np.maximum(visits, 1.0), stay)
         return table
 
@@ -317,14 +317,14 @@ class StateAbstraction:
         if policy is not None:
             if isinstance(policy, str) and policy == "recorded":
                 visits = self.counts.sum(axis=2)
-                law = visits + (visits.sum(axis=1, keepdims=True) == 0)
+                law = visits + (visits.sum(axis=1, keepdims=True) == 0)  # uniform where nothing was recorded
             else:
                 law = real_array("policy", policy, 2)
                 if law.shape not in (r.shape, (n - 1, r.shape[1])) or (law < 0).any() or not law.sum(axis=1).all():
                     raise ValueError(
                         f"policy: found shape {law.shape}, expected probabilities of shape {(n - 1, r.shape[1])}"
                     )
-                law = np.vstack([law, np.ones((n - len(law), r.shape[1]))])
+                law = np.vstack([law, np.ones((n - len(law), r.shape[1]))])  # at the end, any action
             law = law / law.sum(axis=1, keepdims=True)
             P, r = np.einsum("sa,sat->st", law, P)[:, None], (law * r).sum(axis=1)[:, None]
         support = Support.from_rows(np.vstack([P.reshape(-1, n), np.eye(n)[:1]]))  # nothing depends on the start
@@ -342,7 +342,7 @@ class StateAbstraction:
         trunk = self._trunk(data)
         width = int(trunk(self._seen(data.observations[:2])).shape[1])
         network = torch.nn.Sequential(trunk, torch.nn.Linear(width, self.embedding or 1)).to(self.device)
-        self._unit = float(self.metric.mean()) or 1.0
+        self._unit = float(self.metric.mean()) or 1.0  # targets of order 1 are easier to learn
         target = torch.as_tensor(self.metric / self._unit, device=self.device, dtype=torch.float32)
 
         def loss() -> Tensor:

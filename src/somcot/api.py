@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["distance", "markov_order", "metric", "same_process"]
 
+# Options that make sense for vectors only; elsewhere they get an error of their own instead of "not an argument".
 _OF_VECTORS = ("scale", "n_cells")
 
 
@@ -117,13 +118,17 @@ def distance(
     True
     """
     check_confidence(confidence)
+    # SOMCOT also accepts a function, which it calls with its progress.
     if not callable(progress):
         check_flag("progress", progress)
+    # The literature writes gamma, so this is the most likely wrong name.
     if "gamma" in options:
         raise TypeError("gamma: not an argument; did you mean discount?")
     clock = Clock.chosen(discount, horizon, rate, total)
+    # Vectors come first: the table of methods below knows only processes with labelled states.
     if isinstance(x, Trajectories) or isinstance(y, Trajectories):
         return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
+    # Looked up before the clock branches, so that a misspelled method is an error with every clock.
     chosen = _method_for(method, x, y)
     data = any(isinstance(process, Data) for process in (x, y))
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
@@ -133,24 +138,28 @@ def distance(
                              "progress": progress}, options)  # fmt: skip
         if answer is not None:
             return answer
+    # "exact" for data is the plug-in, which also keeps the counts behind the estimated rows.
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
     solver_options = _checked_options(
         solver.name, solver.options(), options,
         discount=clock.value, confidence=confidence, rng=rng, progress=progress,
     )  # fmt: skip
+    # A requested interval must not be dropped silently by a solver that has none.
     if confidence is not None and data and "confidence" not in solver_options:
         warn(Note("no-interval", "confidence", method=repr(chosen.name)), DataWarning)
     if solver.takes != "streams":
         _refuse_streams(chosen.name, x, y)
     result: Result
-    # An estimate asks a function for the cost between the states of one process as well.
+    # An estimate also calls a function for the cost between the states of one process.
     as_given = isinstance(cost, np.ndarray) or (callable(cost) and solver.name == "auto")
     table: Any = cost if as_given else costs.between(cost, x, y)
     if solver.takes != "chains":
         result = solve(x, y, table, **solver_options)
+        # The result carries the method that the caller named, not the one that stands in for it.
         return result if result.method == chosen.name else replace(result, method=chosen.name)
     result = solve(Problem(_chain("x", x), _chain("y", y), table, clock), **solver_options)
+    # Solvers of chains do not see the data, so the sample sizes are added here; 0 means a known chain.
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(result, samples=(sizes[0], sizes[1]), plugin=result.distance) if data else result
 
@@ -161,6 +170,7 @@ def _of_streams(
     """The estimate from counted transitions, or SOMCOT with its interval; None where plain SOMCOT is wanted."""
     from somcot.inference import estimate as from_data  # compiled code: keeps `import somcot` fast
 
+    # Options of drawing and of checkpoints suit both methods; any other one selects SOMCOT.
     own = [name for name in options if name in METHODS["somcot"].options()]
     if method == "auto" and all(name in from_data.DRAWING for name in own):
         allowed = from_data.estimate_options()
@@ -168,6 +178,7 @@ def _of_streams(
         return from_data.estimate_streams(x, y, costs.between(cost, x, y), **given)
     if shared["confidence"] is None:  # rates and the like are for SOMCOT
         return None
+    # The interval passes discount and confidence itself; they are not options of the inner runs.
     rest = {name: value for name, value in shared.items() if name not in ("discount", "confidence")}
     given = _checked_options("somcot", METHODS["somcot"].options(), options, **rest)
     table, common = costs.between(cost, x, y), {name: shared[name] for name in ("discount", "confidence")}
@@ -186,6 +197,7 @@ def _of_vectors(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments:
         raise ValueError(Note("vectors-need-auto", instead=instead))
     allowed = [*_OF_VECTORS, "metric", "threads"]
     options = {name: value for name, value in arguments.items() if name not in ("confidence", "rng")}
+    # Called for its error only: the options are passed on unchanged below.
     _checked_options("auto", allowed, options)
     if isinstance(cost, str) and cost == "features":
         return _of_rewards(x, y, clock.value, arguments)
@@ -204,9 +216,11 @@ def _of_rewards(x: Trajectories, y: Trajectories, discount: float, arguments: di
     how = {name: arguments[name] for name in ("n_cells", "scale") if name in arguments}
     cells = discretise(x, y, discount=discount, rng=arguments["rng"], **how)
     one, other = (
+        # A reward belongs to the cell in which its step begins.
         replace(side, rewards=RewardSums.of(rewards, side.now, side.n_states))
         for side, rewards in zip(cells.recordings, (x.rewards, y.rewards), strict=True)
     )
+    # The options of the cells have been used up; the call with labelled states would refuse them.
     rest = {name: value for name, value in arguments.items() if name not in how}
     result = distance(one, other, "features", discount=discount, **rest)
     return replace(result, notes=(*result.notes, Note("rewards-of-cells", "cost", n=cells.n_cells)))
@@ -230,9 +244,12 @@ def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments
     from somcot.solvers import other_clocks as clocked  # compiled code: keeps `import somcot` fast
 
     clocked.check_clock(clock, method, x, y)
+    # There is no estimator of long-run averages: a discount near 1 takes their place, with a note on the
+    # mixing time of the estimated chains.
     if clock.name == "average" and any(isinstance(process, Data) for process in (x, y)):
         result = distance(x, y, cost, discount=clocked.DATA_DISCOUNT, method=method, **arguments)
         return clocked.settling_warning(result)
+    # A horizon is solved by backward induction, where there are no sweeps to limit.
     allowed = ["threads"] if clock.name == "horizon" else ["pairs", "threads", "max_sweeps"]
     options = {name: value for name, value in arguments.items() if name not in ("confidence", "rng")}
     return clocked.distance_by_clock(x, y, cost, clock, **_checked_options("exact", allowed, options))
@@ -277,6 +294,7 @@ def metric(
     from somcot.solvers import other_clocks as clocked  # compiled code: keeps `import somcot` fast
 
     clock = Clock.chosen(discount, horizon, rate, total)
+    # Timed chains are left to check_clock, which knows the clock that each of them needs.
     if clock.name in ("discount", "average") and not (isinstance(x, Timed) or isinstance(y, Timed)):
         x, y = _chain("x", x), _chain("y", y)
     clocked.check_clock(clock, "exact", x, y)
@@ -373,12 +391,14 @@ def same_process(
 
         _refuse_unknown(options, _OF_VECTORS)
         return of_vectors(
+            # The cost is not aligned here: it compares points, which have no labels.
             x, y, _without_labels(cost), discount=discount, statistic=statistic, n_permutations=n_permutations, rng=rng,
             threads=threads, progress=progress, margin=margin, strata=strata, paired_by=paired_by, **options,
         )  # fmt: skip
     from somcot.inference.permutation import same_process as test  # compiled code too
 
     _refuse_unknown(options, ())
+    # Overlapping lagged steps share data, while permutations treat them as independent.
     if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
         warn(Note("overlapping-steps", effect="p-value is too small"), DataWarning)
     return test(
@@ -463,6 +483,7 @@ def _aligned(cost: object, x: object, y: object) -> Any:
 def _aligned_to_all(cost: object, x: object, y: object) -> Any:
     """Reorder a labelled cost to match the union of the states, in order of first occurrence."""
     recordings = [r for r in ([*x] if isinstance(x, Sequence) else [x, y]) if isinstance(r, Samples)]
+    # With equal sets of states the cost may have rows in the order of x and columns in that of y.
     if len(recordings) == 2 and set(recordings[0].states) == set(recordings[1].states):
         return _aligned(cost, *recordings)
     states = tuple(dict.fromkeys(state for recording in recordings for state in recording.states))
@@ -482,6 +503,7 @@ def _checked_options(method: str, allowed: Sequence[str], options: dict[str, Any
     for name in options:
         if name not in allowed:
             specific = [option for option in allowed if option not in shared]
+            # Shared arguments are left out of the list: they are arguments of `distance`, not options of the method.
             hint = meant(name, specific)
             raise TypeError(f"{name}: not an option of method {method!r}, which takes {', '.join(specific)}{hint}")
     return {name: value for name, value in shared.items() if name in allowed} | options

@@ -40,16 +40,19 @@ def apart(cost: PointCost, a: Floats, b: Floats, scale: Floats, period: Floats |
     [[0.0], [1.0]]
     """
     if callable(cost):
+        # A function sees the original units: it may know what the coordinates mean.
         table = real_array("cost", cost(a, b), 2)
         if table.shape != (len(a), len(b)):
             raise ValueError(f"cost: returned shape {table.shape} for {len(a)} and {len(b)} points")
         return table
+    # Typed as object: by its annotation the check would be redundant, but callers pass anything.
     name: object = cost
     if not isinstance(name, str) or name not in COSTS:
         found_name = repr(name) if isinstance(name, str) else type(name).__name__
         raise ValueError(f"cost: found {found_name}, expected 'euclidean', 'sqeuclidean' or a function of two arrays")
     # In units of `scale`, so that coordinates of different units count alike.
     difference = (a / scale)[:, None, :] - (b / scale)[None, :, :]
+    # Scaled like the differences, as wrapping takes place in units of `scale`.
     if period is not None and np.isfinite(period).any():
         difference = wrapped(difference, period / scale)
     squares: Floats = np.einsum("ijk,ijk->ij", difference, difference)
@@ -64,6 +67,7 @@ def wrapped(difference: Floats, period: Floats) -> Floats:
     >>> wrapped(np.array([[3.0, 3.0]]), np.array([np.inf, 4.0])).tolist()
     [[3.0, -1.0]]
     """
+    # Any finite number avoids inf * 0, which is NaN, in the branch that `where` discards.
     turn = np.where(np.isfinite(period), period, 1.0)
     return np.asarray(np.where(np.isfinite(period), difference - turn * np.round(difference / turn), difference))
 
@@ -79,6 +83,7 @@ def embedded(points: Floats, period: Floats | None) -> Floats:
     if period is None or not np.isfinite(period).any():
         return points
     which = np.isfinite(period)
+    # The radius makes a short arc as long as the difference of the coordinates, so both kinds weigh alike.
     radius = period[which] / (2.0 * np.pi)
     angle = points[:, which] / radius
     return np.concatenate([points[:, ~which], radius * np.sin(angle), radius * np.cos(angle)], axis=1)
@@ -88,6 +93,7 @@ def circular_mean(points: Floats, weights: Floats, period: Floats | None) -> Flo
     """Weighted mean of points, circular in coordinates with a finite period; the sum of the weights is 1."""
     mean = np.asarray(weights @ points)
     if period is not None and np.isfinite(period).any():
+        # The direction of the mean vector: an ordinary mean of 359 and 1 degrees would point the wrong way.
         which = np.isfinite(period)
         mean[which] = np.angle(weights @ np.exp(2j * np.pi * points[:, which] / period[which]))
         mean[which] *= period[which] / (2.0 * np.pi)
@@ -122,6 +128,7 @@ class Cells:
         Period of each coordinate, infinite for those without one.
     """
 
+    # Centres are in the original units; sites, to which points are assigned, in the coordinates of `turned`.
     centres: Floats
     sites: Floats
     scale: Floats
@@ -168,11 +175,13 @@ class Cells:
         if not np.isfinite(array).all():
             row = int(np.argwhere(~np.isfinite(array))[0, 0])
             raise ValueError(f"points: row {row} is not finite; remove or replace it")
+        # Inner sites only: whether a point is terminal is a matter of the recording, not of its position.
         far, codes = self._trees[0].query(self.turned(array))
         return np.asarray(far), np.asarray(codes, dtype=np.int32)
 
     def turned(self, points: Floats) -> Floats:
         """Points in the coordinates of the sites."""
+        # Scaled first, with the periods, so that all columns of the embedding have the same unit.
         scaled = embedded(
             real_numbers("points", points) / self.scale, None if self.period is None else self.period / self.scale
         )
@@ -227,6 +236,7 @@ class Cells:
         return f"Cells({self.n_cells} cells{ends}, {len(self.names)} coordinates, {len(self.visits)} recordings)"
 
     def _repr_html_(self) -> str:
+        # A stable sort, so that ties appear in the same order on all platforms.
         order = np.argsort(-self.visits.sum(axis=0), kind="stable")[:8]
         rows = [(f"{k}", *(f"{v:.4g}" for v in self.centres[k]), f"{self.visits[:, k].sum():,}") for k in order]
         facts = [("cells", f"{self.n_cells}"), ("saturation", f"{self.saturation:.2g}")]
@@ -245,12 +255,13 @@ def samples_of(codes: Codes, data: Trajectories, k: int, *, ends: bool) -> Sampl
         codes[following],
         # Boundaries count points, offsets transitions: one fewer per episode.
         offsets=data.boundaries - np.arange(len(data.boundaries)),
+        # Without terminal cells, an end would make an ordinary cell absorbing.
         terminated=data.terminated if ends else np.zeros(data.n_episodes, np.bool_),
     )
 
 
 class Resolution(NamedTuple):
-    """Deprecated: the distance between cells by their number, now for one number only. It says nothing about the error.
+    """Deprecated: the distance between cells by their number, now for one number only; no measure of the error.
 
     Attributes
     ----------
@@ -402,7 +413,7 @@ class Continuous(NamedTuple):
     reason : str
         Why there is no error bound.
     resolution, twin, shift_check, curved
-        Deprecated, of use for results of former versions only.
+        Deprecated; set only in results of former versions.
     """
 
     cells: Cells
@@ -424,11 +435,13 @@ class Continuous(NamedTuple):
         """The method on one line; `plain` is the distance between cells in results of former versions."""
         if self.route == "map" and self.map is not None:
             return self.map.words
+        # Only in results that former versions saved; new results never take this route.
         if self.route == "twin" and self.twin.bias is not None and plain is not None:
             return f"cells alone give {plain:.3g}, bias {self.twin.bias:.3g} measured on linear twins"
         if self.route == "approximate":
             least = f" (at least {self.lower_bound:.3g} by moments alone)" if self.lower_bound else ""
             return f"no error bound available{least}"
+        # The fallback is for results of versions without routes.
         return ROUTES.get(self.route, f"{self.cells.n_cells} cells")
 
     def __repr__(self) -> str:

@@ -111,6 +111,7 @@ class Clock(NamedTuple):
         # `total=False` is the default of the argument, so it counts as not set.
         arguments = {"discount": discount, "horizon": horizon, "rate": rate, "total": total or None}
         selected = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
+        # Exactly one: a default would hide how strongly results depend on the choice.
         if len(selected) != 1:
             listed = ", ".join(cls(row.name, row.example).asked for row in _ROWS)
             names = " and ".join(selected) or "none of them"
@@ -136,6 +137,7 @@ class Clock(NamedTuple):
 
     @property
     def asked(self) -> str:
+        # Rounded as in a call, so that the text can be copied into code.
         """The argument that selects this clock."""
         return CLOCKS[self.name].asked.format(value=f"{self.value:g}")
 

@@ -144,6 +144,7 @@ class Contributions(NamedTuple):
             for p in self.pairs
         ]
         steps = [
+            # The last two fields are the probabilities in X and Y.
             (label_text(t.state, 40), label_text(t.next_state, 40), *_numbers(t), *map(percent, t[-2:]))
             for t in self.transitions
         ]
@@ -255,12 +256,15 @@ class Findings(NamedTuple):
 
     def largest(self, n: int) -> list[StepChange]:
         """The `n` steps whose share of all steps differs most, significant ones first."""
+        # A step with equal shares shows no change in this table, whatever its p-value.
         moved = [step for step in self.steps if step.change != 0.0]
+        # The sign is ignored: vanished steps are as important as new ones.
         return sorted(moved, key=lambda step: (not step.marked, -abs(step.change)))[:n]
 
     def states_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 12) -> Table:
         """The first `n` states as a table, X -> Y; times only where no visits are known."""
         rows = [
+            # Fields 1 and 2 are the visits; 5 and 6 the shares of time.
             (shortened(row.state), _arrow(*(_count(v) for v in row[1:3])), _arrow(*self._shares(row)),
              _arrow(*map(percent, row[5:7])), _change(row))
             for row in self.states[:n]
@@ -269,6 +273,7 @@ class Findings(NamedTuple):
         table = Table(head, rows, "lllll", f"States: {_arrow(*(shortened(name, 30) for name in names))}")
         if self.sequences is not None:
             return table.without("time")
+        # A known chain has no visits, so that column would be half empty.
         known = any(row.visits_x is not None and row.visits_y is not None for row in self.states)
         return table.without(self.units, *(() if known else ("visits",)))
 
@@ -277,6 +282,7 @@ class Findings(NamedTuple):
         return "change" if self.sequences is None else "change (* significant)"
 
     def _shares(self, row: StateChange) -> tuple[str, str]:
+        # Any number other than 0: without sequences the column is removed afterwards.
         x, y = self.sequences or (1, 1)
         return percent((row.sequences_x or 0) / x), percent((row.sequences_y or 0) / y)
 
@@ -330,6 +336,7 @@ class Tally(NamedTuple):
     `least` is the smallest p-value that anything as frequent could have.
     """
 
+    # Keys are sorted and sparse: a table of all pairs of states would be quadratic in their number.
     keys: NDArray[np.int64]  # a state's place in the union of the states, or place * n_states + next place
     events: NDArray[np.int64]  # (2, n_keys); -1 for a known chain
     units: NDArray[np.int64]  # (2, n_keys); -1 without units
@@ -368,9 +375,11 @@ class RowCounts(NamedTuple):
     @property
     def absorbing(self) -> NDArray[np.bool_]:
         """States that are never left, (n,)."""
+        # The last row is the initial distribution, which is not a state.
         size = int(self.indptr[-2])
         rows = np.repeat(np.arange(len(self.indptr) - 2), np.diff(self.indptr[:-1]))
         stays = np.bincount(rows, self.probabilities[:size] * (self.indices[:size] == rows), len(self.indptr) - 2)
+        # Rows of data are divided by their sums, so a probability of 1 may be rounded.
         return np.asarray(stays >= 1.0 - 1e-12)
 
     @property
@@ -404,20 +413,24 @@ class ContributionInputs:
 
     def ended(self, clock: str) -> NDArray[np.bool_]:
         """Pairs of states in which both sequences have ended, (n_x, n_y); none unless `clock` is a discount."""
+        # Both sides must have ended: while one still moves, the pair goes on producing cost.
         over = self.x.absorbing[:, None] & self.y.absorbing[None, :]
         return over if clock == "discount" else np.zeros_like(over)
 
     def before_end(self, result: Result, share: float) -> BeforeEnd | None:
-        """The distance and its interval divided by `share`; None if the distance goes on after the end."""
+        """The distance and its interval divided by `share`; None if costs continue after the end."""
         ended = self.ended(result.clock.name)
+        # If ended pairs cost something, the distance is not a sum over the time before the end.
         if not 1e-9 < share < 1.0 - 1e-9 or (self.cost[ended] * (result.state_law[ended] > 0.0)).any():
             return None
         top, interval = float(self.cost.max()), result.confidence_interval
+        # No mean cost can exceed the largest cost, which the division could do for noisy ends.
         low, high = (None, None) if interval is None else (min(end / share, top) for end in interval[:2])
         return BeforeEnd(min(result.distance / share, top), low, high)
 
     def visits(self) -> Visits | None:
         """Visits of states and steps; None for known chains."""
+        # Cached below: counting visits takes a pass over the recordings.
         return self._visits
 
     @cached_property

@@ -236,8 +236,12 @@ def alignment(result: Result) -> list[Aligned]:
     """
     from scipy.optimize import linear_sum_assignment
 
+    from somcot.result import Result  # which imports this module
+
+    check_kind("result", result, Result)
     if result.clock.name != "discount":
         raise ValueError(f"result: found a distance with {result.clock.asked}, expected a discount below 1")
+    # NaN marks pairs that cannot be reached.
     V = np.asarray(result.potential)
     unknown = int(np.isnan(V).sum())
     if unknown:
@@ -245,6 +249,7 @@ def alignment(result: Result) -> list[Aligned]:
             f"result: {unknown} of {V.size} pairs of states cannot be reached and have no distance; pass pairs='all' "
             "to somcot.distance"
         )
+    # From accumulated costs to the mean cost per step.
     metric = (1.0 - result.discount) * V
     rows, columns = linear_sum_assignment(metric)
     return [
@@ -314,8 +319,10 @@ def round_to_marginals(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:
             raise ValueError(f"{name}: found no entry, expected masses")
     if F.shape != (p.size, q.size):
         raise ValueError(f"plan: shape is {F.shape}, expected {(p.size, q.size)}")
+    # Rounding only shrinks and adds, so it needs masses.
     if min(F.min(), p.min(), q.min()) < 0:
         raise ValueError("plan, p, q: found a negative entry, expected masses of at least 0")
+    # Equal up to rounding of the sums.
     if abs(p.sum() - q.sum()) > 1e-8 * max(p.sum(), q.sum()):
         raise ValueError(f"p, q: masses {p.sum():.10g} and {q.sum():.10g} differ; a coupling needs equal masses")
     # Rows first: shrinking never increases a column, so both marginals end at or below their targets.
@@ -370,6 +377,7 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
             if occupancy[i, j] > 0:
                 kernel[i, j] = round_symmetric(dense[i, j] / occupancy[i, j], p[i], q[j])
             else:
+                # Nothing is known about a pair that was not visited; the product is a coupling, too.
                 kernel[i, j] = np.outer(p[i], q[j])
     flat = Kernel.from_matrix(kernel.reshape(n_x * n_y, n_x * n_y))
     first = real_array("start", start, 2)
@@ -384,6 +392,7 @@ def _shrink(target: Floats, marginal: Floats) -> Floats:
 
 
 def _accumulate(index: tuple[Any, ...], mass: Floats, shape: tuple[int, ...]) -> Floats:
+    # `bincount` is much faster than `add.at`, and adds in the same order.
     flat = np.ravel_multi_index(index, shape)
     return np.bincount(flat, weights=mass, minlength=int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
 

@@ -201,6 +201,7 @@ def lag_sweep(
     ((1, 2, 4), [True, True, True])
     """
     check_discount(discount)
+    # Before any data are read, as each lag takes a pass over the trajectories.
     lag_times = tuple(check_count("lags", lag) for lag in not_sparse("lags", lags))
     if not lag_times:
         raise ValueError("lags: found none, expected at least one, such as [1, 2, 5, 10]")

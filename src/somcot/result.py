@@ -32,10 +32,10 @@ class Status(enum.StrEnum):
 
     CONVERGED = "converged"
     FINISHED = "finished"  # all requested steps were taken; the method has no convergence test
-    STEP_LIMIT = "step limit"
+    STEP_LIMIT = "step limit"  # the method would have needed more steps to converge
     ROUNDING = "rounding limit"  # limited by floating-point accuracy; the bounds give the remaining error
-    EXHAUSTED = "stream exhausted"
-    INTERRUPTED = "interrupted"
+    EXHAUSTED = "stream exhausted"  # a stream ended before the planned number of steps
+    INTERRUPTED = "interrupted"  # the result is that of the steps taken so far
 
 
 class Claim(enum.StrEnum):
@@ -153,7 +153,7 @@ class _Amended(Details):
 
     def __init__(self, base: Details, **known: object) -> None:
         super().__init__(**known)
-        self.base = base
+        self.base = base  # fields are computed there, and shared
 
     def __getattribute__(self, name: str) -> object:
         values = object.__getattribute__(self, "__dict__")
@@ -287,7 +287,7 @@ class Result:
         if self.continuous is not None:
             return Claim.APPROXIMATE if self.continuous.route == "approximate" else Claim.ESTIMATED
         if not self.n_samples:
-            return Claim.PROVED
+            return Claim.PROVED  # the bounds are for the processes themselves
         sources = (self.plugin, self.estimate, self.confidence_interval)
         return Claim.NOTHING if sources == (None, None, None) else Claim.ESTIMATED
 
@@ -342,7 +342,7 @@ class Result:
 
     def diagnose(self) -> list[str]:
         """List problems of the run with advice; empty if none were detected."""
-        return list(self.notes)
+        return list(self.notes)  # a copy, which the caller may change
 
     @overload
     def matches(self) -> list[Match]: ...
@@ -370,7 +370,7 @@ class Result:
         if confidence is not None:
             rows: list[MatchInterval] = view("matches")(self, confidence)
             return rows
-        visits = self.state_law.sum(axis=1)
+        visits = self.state_law.sum(axis=1)  # time spent in each state of X
         best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
         return [
@@ -507,7 +507,7 @@ class Result:
 
     def _asdict(self) -> dict[str, object]:
         """The saved fields by name."""
-        names = [row.name for row in fields(self) if row.name != "details"]
+        names = [row.name for row in fields(self) if row.name != "details"]  # details are saved field by field
         values: dict[str, Any] = {name: getattr(self, name) for name in (*names, *DETAILS)}
         if self.makeup is not None:
             values["makeup"] = replace(self.makeup, same_rows=self.makeup.pvalue(), counted=self.makeup.visits())
@@ -546,5 +546,5 @@ class Result:
         return wrong[0] if wrong else None
 
 
-for _name in DETAILS:
+for _name in DETAILS:  # properties, so that expensive fields are computed on first access
     setattr(Result, _name, property(attrgetter(f"details.{_name}")))

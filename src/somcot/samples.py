@@ -62,7 +62,7 @@ class Samples:
     episode_attributes : mapping of str to ndarray, shape (n_episodes,)
         What is known of each episode besides its states, such as its task; see `readers.from_table`.
     times : EventTimes or None
-        When the states were entered, if a reader was told to keep it (`keep_times`), for `Monitor`.
+        When the states were entered, for `Monitor`; kept by readers with `keep_times`.
 
     Examples
     --------
@@ -93,12 +93,14 @@ class Samples:
     times: EventTimes | None = None
 
     def __post_init__(self) -> None:
+        # Here rather than in the constructors: `replace` and files of `save` come this way too.
         for name, values in self.episode_attributes.items():
             if len(values) != self.n_units:
                 raise ValueError(f"episode_attributes: {name!r} has {len(values)} values for {self.n_units} episodes")
         for name in ("now", "following"):
             # Kernels are compiled for contiguous int32.
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
+        # Read-only, because `counted` is cached.
         for array in (self.now, self.following, self.offsets, self.terminated, self.initial):
             if array is not None:
                 array.setflags(write=False)
@@ -248,6 +250,7 @@ class Samples:
         # Nothing to change: the start is estimated already.
         if initial is None and not self.starts_known:
             return self
+        # As a function: only "stationary" needs the terminal states, which take a pass over the data.
         distribution, stationary = choose_start(initial, self.states, self.discount, lambda: self.terminal)
         return replace(self, initial=distribution, stationary=stationary)
 
@@ -339,6 +342,7 @@ class Samples:
     @property
     def features(self) -> Floats | None:
         """Mean reward of each state, shape (n,); 0 in terminal states without one, NaN where none is known."""
+        # Without rewards there is no need to count.
         return None if self.rewards is None else self.counted.features
 
     @property
@@ -387,6 +391,7 @@ class Samples:
             raise TypeError(f"units: found {type(units).__name__}, expected a list of numbers") from None
         if chosen.ndim != 1 or not chosen.size:
             raise ValueError(f"units: found shape {chosen.shape}, expected a list of at least one number")
+        # NumPy would count negative numbers from the end.
         if chosen.min() < 0 or chosen.max() >= self.n_units:
             raise ValueError(f"units: found numbers from {chosen.min()} to {chosen.max()}, there are {self.n_units}")
         ends = None if self.terminated is None else self.terminated[chosen]
@@ -399,6 +404,7 @@ class Samples:
         # Positions of the steps of the chosen episodes, each a range, without a loop.
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         now, following = self.now[steps], self.following[steps]
+        # Times are only for `Monitor`, which reads whole recordings.
         return replace(
             self, now=now, following=following, offsets=offsets, terminated=ends, times=None, episode_attributes=about
         )
@@ -501,6 +507,7 @@ class Samples:
         return changes.load(cls, path)
 
     def __repr__(self) -> str:
+        # Independent samples have no episodes.
         kind = f"{self.n_episodes} episodes" if self.discount is None else f"independent at discount {self.discount}"
         return f"Samples({self.n_states} states, {self.n_transitions} transitions, {kind})"
 

@@ -199,6 +199,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     discount = check_discount(discount)
     check_order(order)
     check_kind("samples", samples, Samples)
+    # Draws at one discount cannot be reweighted to another.
     if samples.discount is not None and abs(samples.discount - discount) > 1e-12:
         raise ValueError(
             f"discount: found {discount}, but the samples were drawn at {samples.discount}; "
@@ -213,6 +214,7 @@ def from_samples(samples: Samples, discount: float, rng: Rng = None, *, order: s
     now, following = samples.now.astype(np.int64), samples.following.astype(np.int64)
     seen = np.zeros((samples.n_states, samples.n_states), dtype=bool)
     seen[now, following] = True
+    # Replaying in the recorded order takes no random numbers.
     generator = None if order == "recorded" else check_rng(rng)
     # The recorded order is replayed once; shuffled passes never end.
     passes: Iterator[int] = iter(range(1)) if generator is None else itertools.count()
@@ -293,6 +295,7 @@ def _described(name: str, stream: Stream) -> Source:
         return None if value is None else check(f"{name}.{key}", value)
 
     state, restore = getattr(stream, "state", None), getattr(stream, "restore", None)
+    # Everything is checked here once, since solvers rely on the attributes of a Source.
     return Source(
         stream.draw,
         # `state` and `restore` are used only as a pair: either alone has some other meaning.
@@ -343,6 +346,7 @@ def from_iterable(
     if labels is not None and n_states is not None and n_states != len(labels):
         raise ValueError(f"n_states: found {n_states}, but there are {len(labels)} labels in states")
     count = len(labels) if labels is not None else None if n_states is None else check_count("n_states", n_states)
+    # Before the first draw, so that the error names the argument.
     try:
         iterator = iter(pairs)
     except TypeError:
@@ -389,6 +393,7 @@ class _Walks:
     def part(self, first: int, last: int) -> tuple[Ints, Ints]:
         """Transitions first, ..., last - 1."""
         if last > len(self._now):
+            # The whole block from the saved state: its beginning has the same bits as before.
             self._now, self._following = self._draw(self._before, self.size)
         return self._now[first:last], self._following[first:last]
 

@@ -58,8 +58,10 @@ def assert_same_process(
     if inconclusive not in ("fail", "pass"):
         raise ValueError(f"inconclusive: found {inconclusive!r}, expected 'fail' or 'pass'")
     x, y = (_recording(name, side) for name, side in (("reference", reference), ("actual", actual)))
+    # A default from both sides, so that a test suite need not know the lengths of its sequences.
     gamma = discount_for([x, y]) if discount is None else discount
     test = same_process(x, y, cost, discount=gamma, margin=margin, **options)
+    # Not significant is not enough: a test with little data would pass whatever changed.
     if test.verdict == "equivalent" or (test.verdict == "inconclusive" and inconclusive == "pass"):
         return test
     raise AssertionError(f"{decision(test)}{_changes(test)}")
@@ -67,6 +69,7 @@ def assert_same_process(
 
 def _recording(name: str, side: object) -> Samples:
     if isinstance(side, (str, os.PathLike)):
+        # Readers are imported only for paths, so that the assertion on Samples stays cheap.
         from somcot.readers.opening import read
 
         side = read(side)
@@ -78,6 +81,7 @@ def _recording(name: str, side: object) -> Samples:
 def _changes(test: SameProcessResult) -> str:
     """The largest differences, for the reader of the failure."""
     assert test.distance is not None
+    # There is nothing to attribute in a distance without counted rows.
     shares = () if test.distance.makeup is None else test.distance.contributions(_LISTED).transitions
     lines = [
         f"  {s.state!r} -> {s.next_state!r}: {s.probability_x:.3f} in the reference, {s.probability_y:.3f} now"

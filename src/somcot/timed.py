@@ -169,6 +169,7 @@ class ContinuousChain:
         array([[0.75, 0.25],
                [0.75, 0.25]])
         """
+        # Below the largest exit rate a probability of staying would be negative.
         rate, least = check_positive("rate", rate), float(self.exits.max())
         # A sum of rates in another order may be a few units in the last place lower; the largest exit rate is meant.
         if rate < least * (1.0 - _SAME_RATE):
@@ -207,6 +208,7 @@ def _entries(kernel: Floats | csr_array) -> Support:
 
 
 def _several(transitions: object) -> list[Any]:
+    # A sparse matrix has a length and could pass as a sequence of rows.
     if hasattr(transitions, "tocsr") or not isinstance(transitions, (Sequence, np.ndarray)):
         raise TypeError("transitions: found one matrix, expected a sequence of them, one for each step")
     if len(transitions) == 0:
@@ -220,7 +222,7 @@ def _labels(states: Sequence[Any] | None, sizes: list[int]) -> tuple[tuple[Hasha
     """Labels of the states at every time."""
     if states is None:
         return tuple(tuple(range(n)) for n in sizes)
-    # One list for all times, or one list per time: told apart by their lengths.
+    # One list for all times, or one list per time: their lengths distinguish the two.
     nested = len(states) == len(sizes) and all(
         isinstance(level, (Sequence, np.ndarray)) and not isinstance(level, str) and len(level) == n
         for level, n in zip(states, sizes, strict=True)
@@ -234,6 +236,7 @@ def _generator(matrix: Floats | csr_array, labels: tuple[Hashable, ...]) -> Floa
     from scipy.sparse import coo_array, csr_array, diags_array
 
     coo = coo_array(matrix)
+    # The diagonal is minus the sum of the other rates; it is recomputed below.
     off = coo.row != coo.col
     row, column, rate = coo.row[off], coo.col[off], coo.data[off]
     if rate.size and rate.min() < 0.0:

@@ -252,7 +252,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         outside = (states < 0) | (states >= n)
         if bool(outside.any()):
             raise ValueError(f"{name}: found state {int(states[outside][0])}, expected 0 to {n - 1}")
-        return torch.nn.functional.one_hot(states.long(), n).to(self.counts)
+        return torch.nn.functional.one_hot(states.long(), n).to(self.counts)  # an integer is a certain label
 
 
 class NoiseCoupling(torch.nn.Module):  # type: ignore[misc]
@@ -292,11 +292,11 @@ class NoiseCoupling(torch.nn.Module):  # type: ignore[misc]
         K = torch.zeros(len(x), self.k, self.k, dtype=torch.float64)
         K = K.index_put((torch.arange(len(x))[:, None], i, j), self.network(torch.cat([x, y], dim=1)))
         K, one = self.strength * (K - K.transpose(1, 2)), torch.eye(self.k, dtype=torch.float64)
-        return torch.linalg.solve(one - K, one + K) @ self.base
+        return torch.linalg.solve(one - K, one + K) @ self.base  # Cayley transform: always orthogonal
 
     def arrays(self, x: Floats, y: Floats) -> Floats:
         """`forward` from arrays to an array."""
-        with torch.no_grad():
+        with torch.no_grad():  # no graph is needed for evaluation
             return _host(self(torch.as_tensor(x), torch.as_tensor(y)))
 
     def fit(

@@ -18,6 +18,7 @@ from somcot.recorded.recording import episode_flags
 
 __all__ = ["Trajectories", "needs_cells"]
 
+# There is no way to fill in values: an interpolated point would add transitions that were never observed.
 _GAPS = ("refuse", "cut")
 
 
@@ -62,6 +63,7 @@ class Trajectories:
     actions: Floats | None = None
 
     def __post_init__(self) -> None:
+        # Frozen like the dataclass: `now` and `following` are cached and would otherwise go stale.
         for array in (self.points, self.boundaries, self.terminated, self.rewards, self.actions):
             if array is not None:
                 array.setflags(write=False)
@@ -112,9 +114,12 @@ class Trajectories:
         rows = _checked(arrays)
         flags = episode_flags(terminated, len(rows))
         ended = np.zeros(len(rows), np.bool_) if flags is None else np.array(flags)
+        # Every input is cut first and counted afterwards, so that the warning can say how much was lost.
         pieces = [piece for i, array in enumerate(rows) for piece in _pieces(i, array, bool(ended[i]), gaps)]
+        # Rewards and actions are one per step: after a cut it is unclear to which part a step over the gap belongs.
         if gaps == "cut" and len(pieces) > len(rows) and (rewards is not None or actions is not None):
             raise ValueError("gaps: found missing values to cut at, with rewards or actions; split the episodes first")
+        # A single point has no step and therefore no information about the dynamics.
         kept = [piece for piece in pieces if len(piece[0]) > 1]
         _report_dropped(len(rows), len(pieces), len(kept))
         d = kept[0][0].shape[1]
@@ -127,6 +132,7 @@ class Trajectories:
             np.array([end for _, end in kept]),
             coordinates,
             _periods(period, coordinates),
+            # One value per step: the trailing dimension that `_numbers` adds is removed.
             None if rewards is None else _per_step("rewards", rewards, rows)[:, 0],
             None if actions is None else _per_step("actions", actions, rows),
         )
@@ -169,6 +175,7 @@ class Trajectories:
     @cached_property
     def now(self) -> Floats:
         """Starting points of the steps, (n_transitions, d)."""
+        # Points are stored once; the pairs of a step are the same points without each episode's last, or first, one.
         return np.delete(self.points, self.boundaries[1:] - 1, axis=0)
 
     @cached_property
@@ -189,8 +196,10 @@ class Trajectories:
         episodes = check_indices("episodes", episodes, self.n_episodes)
         lengths = np.diff(self.boundaries)[episodes]
         boundaries = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        # Indices of all selected points at once: position within the new array plus the shift of its episode.
         rows = np.arange(boundaries[-1]) + np.repeat(self.boundaries[:-1][episodes] - boundaries[:-1], lengths)
         before = self.boundaries[:-1] - np.arange(self.n_episodes)  # first step of each episode
+        # The same for steps, of which each episode has one fewer than points.
         ends = np.cumsum(lengths - 1)
         steps = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
             before[episodes] - (ends - lengths + 1), lengths - 1
@@ -213,6 +222,7 @@ class Trajectories:
         [0.5, 1.5]
         """
         points = np.ascontiguousarray(real_array("function", function(self.points), 2))
+        # With another number of coordinates the old names and periods would refer to the wrong ones.
         if points.shape[1] == self.d:
             return replace(self, points=points)
         return replace(self, points=points, names=tuple(f"x{k}" for k in range(points.shape[1])), period=None)
@@ -240,13 +250,16 @@ def _periods(period: object, names: tuple[str, ...]) -> Floats | None:
         return None
     if not isinstance(period, Mapping):
         raise TypeError(f"period: found {type(period).__name__}, expected a mapping such as {{{names[0]!r}: 6.28}}")
+    # Infinity means "not periodic", so that one array describes all coordinates.
     periods = np.full(len(names), np.inf)
     for name, value in period.items():
         if name not in names:
             raise ValueError(f"period: found {name!r}, which is not a coordinate; these are {', '.join(names)}")
+        # True would pass as the number 1.
         if isinstance(value, (bool, str)) or not (np.isscalar(value) and 0.0 < float(value) < np.inf):  # type: ignore[arg-type]
             raise ValueError(f"period[{name!r}]: found {value!r}, expected a finite number above 0")
         periods[names.index(name)] = value
+    # An empty mapping is the same as none, so that non-periodic data take the faster path.
     return periods if period else None
 
 
@@ -269,6 +282,7 @@ def _checked(arrays: object) -> list[Floats]:
     """Each episode as (T + 1, d) floats with a common d; missing values are kept."""
     if isinstance(arrays, (str, bytes, Mapping)) or not isinstance(arrays, Iterable):
         raise TypeError(f"arrays: found {type(arrays).__name__}, expected a list of arrays, one per episode")
+    # A 2-D array would be read as episodes of one coordinate each, without an error but with a wrong meaning.
     if getattr(arrays, "ndim", 3) in (1, 2):
         raise ValueError(
             f"arrays: found one array of shape {arrays.shape}, expected a list with one per episode; "  # type: ignore[attr-defined]
@@ -290,14 +304,17 @@ def _numbers(name: str, values: object) -> Floats:
     refuse_masks(name, values)
     try:
         array = np.asarray(values)
+        # Through objects: a direct cast would drop imaginary parts and turn dates into numbers.
         array = array if array.dtype.kind in "biuf" else np.asarray(array.astype(object), dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: found entries that are not numbers, or rows of different lengths") from None
+    # Booleans would become 0.0 and 1.0, two points of the real line, although they name states.
     if array.dtype.kind == "b":
         raise TypeError(f"{name}: found True and False, which are labels; use Samples.from_trajectories")
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name}: found shape {array.shape}, expected (T + 1, d), or (T + 1,) for one coordinate")
+    # A copy, as the array is made read-only and the caller's must stay writable.
     return np.array(array, dtype=np.float64, order="C")
 
 
@@ -308,6 +325,7 @@ def _per_step(name: str, values: Iterable[object], rows: list[Floats]) -> Floats
         raise ValueError(f"{name}: found {len(given)} arrays for {len(rows)} episodes; pass one for each")
     parts = []
     for i, (part, row) in enumerate(zip(given, rows, strict=True)):
+        # Episodes without a step are dropped from the points too, so both stay aligned.
         if len(row) < 2:
             continue
         parts.append(array := _numbers(f"{name}[{i}]", part))
@@ -330,6 +348,7 @@ def _pieces(i: int, array: Floats, ended: bool, gaps: str) -> list[tuple[Floats,
     holes = np.flatnonzero(missing.any(axis=1))
     if not len(holes):
         return [(array, ended)]
+    # Each missing row becomes a part of its own, which the next line removes.
     inner = np.split(array, np.unique(np.concatenate([holes, holes + 1])))
     parts = [part for part in inner if len(part) and not np.isnan(part).any()]
     last = ended and holes[-1] < len(array) - 1  # if the last point is missing, termination is unknown

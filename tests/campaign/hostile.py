@@ -239,6 +239,7 @@ ESPECIALLY: dict[str, dict[str, Callable[[], Any]]] = {
     "somcot.Counts.from_matrix": {"initial": lambda: [0.5, 0.5]},
     "somcot.distance": {"discount": lambda: 0.9},
     "somcot.metric": {"discount": lambda: 0.9},
+    "somcot.distance_matrix": {"discount": lambda: 0.9},
     "somcot.Monitor.codes": {"labels": lambda: ["a", "b"]},
     "somcot.Monitor.update": {"states": lambda: ["a", "b", "a"], "sequences": lambda: [1, 1, 1]},
     "somcot.Problem.bounds_to_user": {"low": lambda: 0.1, "high": lambda: 0.2},

@@ -162,6 +162,15 @@ def test_pairs_by_a_column(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["test", "distance"])
+def test_errors_about_strata_name_the_file(command: str, tmp_path: Path) -> None:
+    for name, tasks in {"may": "aabb", "june": "aaaa"}.items():
+        rows = "".join(f"{k},{task},{page}\n" for k, task in enumerate(tasks) for page in ("home", "cart", "home"))
+        (tmp_path / f"{name}.csv").write_text(f"sequence,task,state\n{rows}")
+    found = refused(command, tmp_path / "may.csv", tmp_path / "june.csv", "--strata", "task")
+    assert "june.csv has no sequence in 1 of 2 strata: 'b'" in found
+
+
 def test_strata_in_the_other_commands(logs: dict[str, Path], tmp_path: Path) -> None:
     three = [logs[name] for name in ("may", "june", "mix")]
     matrix = as_json("matrix", *three, *COLUMNS, "--strata", "task")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import somcot
 from somcot.cli import screens
+from somcot.cli.application import app
 from somcot.cli.inputs import NamedProcess
 from somcot.cli.output import ShownResult
 from somcot.plumbing.html import Bullets, Fact, Lead, Notes, Picture, Section, Table
@@ -120,3 +124,11 @@ def test_sections_of_every_kind() -> None:
     assert rest[3] == f"[b]home[/b]{' ' * 17}      12"
     assert rest[4] == f"{'x' * 27}\u2026       3"
     assert rest[5:] == ["1. one", "2. two", "Notes", "- mind the gap"]
+
+
+def test_only_attributes_with_values_are_called_known(tmp_path: Path) -> None:
+    calls = [{"role": "assistant", "tool_calls": [{"function": {"name": name}}]} for name in ("read", "edit", "test")]
+    (tmp_path / "a.json").write_text(json.dumps({"task_id": "bug", "messages": calls}))
+    shown = " ".join(CliRunner().invoke(app, ["info", str(tmp_path / "a.json")]).stdout.split())
+    assert "task, agent are known" in shown
+    assert "cost" not in shown

@@ -99,6 +99,16 @@ def test_an_alarm_in_a_file(folder: Path, tmp_path: Path) -> None:
     assert "http://" not in text.replace("http-equiv", "")
 
 
+def test_columns_chosen_by_their_names_are_a_note(folder: Path) -> None:
+    words = ["watch", str(folder / "quiet.csv"), "--reference", str(folder / "may.csv"), "--terminated", "all"]
+    done = subprocess.run([sys.executable, "-m", "somcot", *words], capture_output=True, text=True, check=True)
+    named = [line for line in done.stderr.splitlines() if "quiet.csv: columns were chosen" in line]
+    assert len(named) == 1
+    assert named[0].startswith("note: ")
+    assert "--state COLUMN" in named[0]
+    assert "Warning" not in done.stderr
+
+
 def test_json_lines_from_a_pipe_and_the_exit_code(folder: Path) -> None:
     data = (folder / "log.csv").read_bytes()
     code, out, _ = watch(folder, "-", "--json", "--every", 1000, "--exit-on-alarm", data=data)

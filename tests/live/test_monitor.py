@@ -380,6 +380,8 @@ def test_bad_events_change_nothing() -> None:
         monitor.update([0, 1], times=[1.0])
     with pytest.raises(ValueError, match="times: entry 1 is missing"):
         monitor.update([0, 1], times=[1.0, np.nan])
+    with pytest.raises(TypeError, match=r"times: found text such as '2026-05-01', .*datetime64"):
+        monitor.update([0, 1], times=["2026-05-01", "2026-05-02"])
     with pytest.raises(ValueError, match="timeout: times are dates"):
         Monitor(WALK, discount=0.9, timeout=5.0).update([0], times=np.array(["2026-01-01"], "M8[s]"))
     with pytest.raises(TypeError, match="look the same"):

@@ -109,6 +109,13 @@ def test_each_pair_is_compared_once() -> None:
     assert len(found.against_before()) == 2
 
 
+def test_notes_about_one_side_name_its_period() -> None:
+    found = somcot.drift(weeks(3, 3, n_sessions=6), discount=0.8)
+    about = {note.about for note in found.notes if isinstance(note, Note) and note.code == "few-visits"}
+    assert about
+    assert about <= set(found.periods)
+
+
 def test_short_periods_are_listed_and_left_out() -> None:
     data = weeks(3, 9) | {"week 4": CALM.sample(2, 8, rng=0)}
     found = somcot.drift(data, discount=0.8)

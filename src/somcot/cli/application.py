@@ -142,6 +142,7 @@ class Grouped(TyperCommand):
             if record is not None:
                 names, text = record
                 groups.setdefault(_group(parameter), []).append((_TYPE.sub("", names), text))
+        # A stable sort: all other groups keep the order of first occurrence.
         for heading in sorted(groups, key=lambda heading: _LAST.get(heading, 0)):
             _section(formatter, heading, groups[heading])
 
@@ -271,6 +272,7 @@ app.command(
 
 def main() -> None:
     """Run the ``somcot`` command on the arguments of this process."""
+    # Removed here, so that the flag works in any place.
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"] or ["--help"]
     try:
@@ -309,6 +311,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         remedy = "" if ";" in str(error.strerror) else "; check the name and the permissions"
         return _say(f"error: {error.filename}: {error.strerror}{remedy}", BAD_INPUT)
+    # An ImportError names the optional package that is missing.
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         note = error.args[0] if error.args else None
         return _say(f"error: {note.worded(spelled) if isinstance(note, Note) else error}", BAD_INPUT)
@@ -321,6 +324,7 @@ def _causes(error: BaseException) -> list[BaseException]:
     """The error and its chain of causes."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
+    # Exceptions can refer to each other in a circle.
     while cause is not None and cause not in causes:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
@@ -332,6 +336,7 @@ def _with_value(text: str) -> str:
     text = text.replace("Value error, ", "")
     option = re.match(r"Invalid value for '(--[a-z]+)'", text)
     places = [i for i, a in enumerate(sys.argv[:-1]) if option and a == option[1]]
+    # The last occurrence is the one that counts.
     value = repr(sys.argv[places[-1] + 1]) if places else ""
     return text.rstrip(".") if value in text else f"{text.rstrip('.')} (found {value})"
 

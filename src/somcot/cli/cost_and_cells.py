@@ -85,6 +85,7 @@ def read_pair(
         x, y = recordings.named()
         return ComparedPair(x, y, recordings.cost, recordings.cost_name, recordings.arguments)
     read = read_processes([a, b], reading, reward_column(cost), attributes=attributes)
+    # Costs by attributes or degrees do not look at labels, so these need not match.
     x, y = match_labels(*read, compared=compares_labels(cost))
     return ComparedPair(x, y, build_cost(cost, x, y), cost, {})
 
@@ -94,6 +95,7 @@ def read_pair(
 _LONGEST, _NAME = 1 << 30, 1 << 17  # maximal bytes of a cost matrix as text, and of the name of a state
 # The names of the library, except that rewards are named by their column.
 KNOWN = ["reward:COLUMN" if name == "features" else name for name in costs.NAMED]
+# Both spellings are accepted, one is listed.
 _NAMES = {name.partition("[")[0].partition(":")[0] for name in KNOWN} - {"reward"} | {"neighborhood"}
 
 
@@ -143,6 +145,7 @@ def build_cost(text: str, x: NamedProcess, y: NamedProcess) -> Floats | costs.Fe
         return _reward_cost(text, x, y)
     if _is_name(text):
         return _named_cost(text, x, y)
+    # Shells expand ~ only at the beginning of a word, not after --cost=.
     path = Path(text).expanduser() if text.startswith("~") else Path(text)
     if not path.exists():
         raise ValueError(f"--cost: {text!r} is neither {', '.join(KNOWN)} nor a file; check the spelling")
@@ -175,6 +178,7 @@ def _reward_cost(text: str, x: NamedProcess, y: NamedProcess) -> costs.FeatureCo
     for process, mean_rewards in zip((x, y), means, strict=True):
         if mean_rewards is None:
             raise ValueError(f"--cost {text}: {process.name} has no reward column; give the cost as a matrix file")
+    # One side may have the rewards of a state that lacks them on the other.
     known = {label for _, m in sides for label, mean in zip(m.states, m.means, strict=True) if not np.isnan(mean)}
     for process, m in sides:
         unknown = [label for label in m.states if label not in known]
@@ -214,6 +218,7 @@ class _CostCells(NamedTuple):
     def read(cls, path: Path) -> _CostCells:
         """Read a file; leading blank lines are skipped."""
         with open_bytes(identify(path, "csv")) as stream:
+            # Spreadsheets begin files with a byte-order mark.
             line, number = stream.readline(LONGEST_LINE + 1).removeprefix(b"\xef\xbb\xbf"), 1
             while line and not line.strip(b"\r\n"):
                 line, number = stream.readline(LONGEST_LINE + 1), number + 1
@@ -221,7 +226,9 @@ class _CostCells(NamedTuple):
                 raise ValueError(f"{path}: no numbers; expected a matrix with a row per state")
             mark = "\t" if b"\t" in line else None
             header = Header.read(line, str(path), mark, recode="save it as UTF-8", expected="a matrix as text")
+            # The corner of a matrix with labels is empty or text.
             bare = _is_number(header.columns[0])
+            # One byte more than allowed, to see whether there is more.
             rows = (line if bare else b"") + stream.read(_LONGEST + 1)
         if len(rows) > _LONGEST:
             raise ValueError(f"{path}: longer than {_LONGEST >> 20} MB; save the matrix with numpy.save")
@@ -239,6 +246,7 @@ class _CostCells(NamedTuple):
         from pyarrow import compute
         from pyarrow import csv as pacsv
 
+        # As text: type inference would read labels such as 01 as numbers.
         types = dict.fromkeys(self.header.unique(), pa.string())
         options = csv_options(self.header, types, len(self.rows) + 1, skip_empty=True)
         try:
@@ -274,6 +282,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
+    # Python also reads 1_000, which is not a number in a file.
     return "_" not in text
 
 
@@ -282,6 +291,7 @@ def _places(path: Path, what: str, labels: list[str], states: Sequence[Hashable]
     if len(place) < len(labels):
         name = next(text for k, text in enumerate(labels) if place[text.strip()] != k).strip()
         raise ValueError(f"{path}: two {what}s are called {name!r}; leave one out or rename it")
+    # As in the files that this library writes.
     names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
     missing = [name for name in names if name not in place]
     if missing:
@@ -343,6 +353,7 @@ def number_of_cells(text: str) -> int | str:
     """
     if text == "auto":
         return text
+    # Cut first, since Python refuses to convert very long numbers.
     if not (text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= 1000):
         raise ValueError(f"--cells: found {text!r}, expected auto or a whole number from 2 to 1000")
     return int(text)
@@ -381,6 +392,7 @@ def periods_from(texts: Sequence[str] | None) -> dict[str, float] | None:
         try:
             value = float(length)
         except ValueError:
+            # Outside the range, so that the check below reports it.
             value = 0.0
         if not column or not 0.0 < value < float("inf"):
             raise ValueError(f"--period: found {text!r}, expected COLUMN=LENGTH with a number above 0: heading=360")
@@ -393,6 +405,7 @@ def periods_from(texts: Sequence[str] | None) -> dict[str, float] | None:
 def read_in_cells(files: Sequence[str], reading: Reading, vectors: VectorOptions, cost: str) -> Vectors:
     """Files as recordings of real vectors with the same coordinates."""
     n_cells, scale = number_of_cells(vectors.cells or ""), scale_from(vectors.scale)
+    # The default of --cost is "labels", which for vectors stands for "euclidean".
     if cost not in ("labels", *COSTS):
         raise ValueError(f"--cost: found {cost!r}; with --cells it is {' or '.join(COSTS)}")
     options = _options(reading) | {"period": periods_from(vectors.period)}
@@ -426,6 +439,7 @@ def _options(reading: Reading) -> dict[str, Any]:
 
 
 def _read(path: str, options: dict[str, Any], format: str | None) -> Trajectories:  # noqa: A002
+    # A known ending decides; --format is for all other names.
     source = identify(path, None if format_of(path) else format)
     if kind_of(source.format).name == "arrays":
         for name in options:
@@ -453,6 +467,7 @@ def _labels(cells: Cells) -> tuple[str, ...]:
     if len(cells.names) > _SHOWN:  # all coordinates would be too long to read
         heads = (", ".join(f"{value:.2g}" for value in centre[:2]) for centre in cells.centres)
         return tuple(f"{'end' if k >= first_end else 'cell'} {k} ({head}, ...)" for k, head in enumerate(heads))
+    # Few digits are easier to read; 17 distinguish any two numbers.
     for digits in (2, 3, 5, 17):
         texts = [", ".join(f"{value:.{digits}g}" for value in centre) for centre in cells.centres]
         names = tuple(f"end {text}" if k >= first_end else text for k, text in enumerate(texts))

@@ -31,18 +31,20 @@ from somcot.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from somcot.cli.inputs import NamedProcess
     from somcot.inference.permutation import SameProcessResult
 
 __all__ = ["INCONCLUSIVE", "StrataOptions", "baseline", "junit", "markdown", "same_process", "sample_size"]
 
 INCONCLUSIVE = 6  # exit code
+# Three codes, so that CI can distinguish too few data from a change.
 _CODES = {"equivalent": 0, "changed": ALARM, "inconclusive": INCONCLUSIVE}
 _SHOWN = 5  # transitions in a summary
 
 
 @dataclass(frozen=True)
 class StrataOptions:
-    """``--strata`` and ``--paired-by``: what a sequence was asked to do."""
+    """``--strata`` and ``--paired-by``: the columns with the task of each sequence."""
 
     strata: Annotated[
         str | None,
@@ -72,6 +74,13 @@ class StrataOptions:
             raise ValueError(f"{self.flag}: not together with --cells; pass the labels in Python, or bin the columns")
         given = {"strata": self.strata, "paired_by": self.paired_by}
         return {name: column for name, column in given.items() if column is not None}
+
+    def check(self, x: NamedProcess, y: NamedProcess) -> None:
+        """Refuse what the library would refuse, with the names of the files instead of x and y."""
+        from somcot.cli.output import names_of
+        from somcot.inference.strata import strata_of
+
+        strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
 
 
 def same_process(
@@ -113,6 +122,7 @@ def same_process(
     from somcot.plumbing.files import write_bytes
     from somcot.samples import Samples
 
+    # Everything that needs no data is checked before reading.
     if discount is not None:
         check_discount(discount)
     vectors.check()
@@ -126,17 +136,21 @@ def same_process(
         x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
         if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
             table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
+        # Vectors have a test of their own; all other input must consist of whole sequences.
         for side in () if vectors.wanted else (x, y):
             if not isinstance(side.value, Samples):
                 raise ValueError(
                     f"{side.name}: no recorded episodes; the test permutes whole episodes, use somcot distance instead"
                 )
+        grouping.check(x, y)
         sides: tuple[Any, Any] = (x.value, y.value)
+        # After reading, as the suggestion depends on the lengths of the sequences.
         discount = discount or suggested_discount([x, y])
         outcome = somcot.same_process(
             sides[0], sides[1], table, discount=discount, n_permutations=permutations, rng=seed,
             progress=sys.stderr.isatty(), margin=margin, **(strata | more),
         )  # fmt: skip
+    # One object for the screen, JSON, JUnit and Markdown, so that they cannot disagree.
     content = {
         "somcot": somcot.__version__,
         "command": "test",
@@ -164,6 +178,7 @@ def same_process(
     def write() -> None:
         for path, text in ((junit_file, junit), (markdown_file, markdown)):
             if path is not None:
+                # Labels may contain surrogates, from file names that are not UTF-8.
                 write_bytes(path, text(content, names).encode("utf-8", errors="replace"))
 
     deliver(show, write)
@@ -204,6 +219,7 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     inner = {"equivalent": ""}.get(verdict)
     lines = "\n".join(_change_lines(content, names))
     if inner is None:
+        # Skipped rather than failed: CI should show that nothing was decided.
         tag = "failure" if verdict == "changed" else "skipped"
         inner = f"<{tag} message={quoteattr(message)}>{escape(_clean(lines))}</{tag}>"
     name = quoteattr(_clean(f"{names[1]} within {content['margin']:g} of {names[0]}"))
@@ -260,6 +276,7 @@ def _change_lines(content: Mapping[str, Any], names: tuple[str, str]) -> list[st
 
 def _clean(text: str) -> str:
     """Without characters that XML does not allow."""
+    # XML cannot represent these characters, not even escaped.
     return "".join(c if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff") else "?"
                    for c in text)  # fmt: skip
 
@@ -267,8 +284,10 @@ def _clean(text: str) -> str:
 def _cell(text: str) -> str:
     """Text in a table of Markdown: labels cannot add columns, lines, links, mentions or HTML."""
     text = " ".join(_clean(text).split())
+    # The backslash comes first, as the other replacements add backslashes.
     for sign in "\\`*_{}[]()#|~!":
         text = text.replace(sign, f"\\{sign}")
+    # The ampersand before < and >, for the same reason; a zero-width space prevents mentions.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@&#8203;")
 
 
@@ -307,7 +326,9 @@ def sample_size(
     with caught() as messages:
         (pilot,) = read_processes([file], reading, reward_column(cost))
         discount = discount or suggested_discount([pilot])
+        # Labels may be numbers, options are text.
         labels = {str(label): label for label in pilot.value.states}
+        # An unknown name is passed on, so that the library reports it.
         where = None if state_changed is None else labels.get(state_changed, state_changed)
         table: Any = shared_cost(cost, {pilot.name: pilot.value})
         sequences: Any = pilot.value
@@ -373,6 +394,7 @@ def baseline(
                 if name not in process.value.episode_attributes:
                     raise ValueError(f"--attribute {name}: the sequences of {process.name} have no such attribute")
             parts.append(process.value)
+        # From left to right, so that states are numbered by first occurrence.
         recording = reduce(Samples.merge, parts)
         recording.save(out)
     facts = {

@@ -72,32 +72,40 @@ def distance(
     from somcot.cli.output import ShownResult, caught, command_line, console, deliver, print_json, to_json, write_files
     from somcot.result import Status
 
+    # Options first: a mistake in them must not wait until a large file has been read.
     clock.check()
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
     options: dict[str, Any] = _interval_options(units, standard_error, method) | grouping.arguments(vectors.wanted)
     if grouping.columns and method != "auto":
         raise ValueError(f"{grouping.flag}: only the estimate (--method auto) uses strata, not {method}; leave it out")
+    # A report that cannot be written is an error now, not after a long computation.
     output.check(a, *([b] if b else []), cost)
     vectors.check()
     if vectors.wanted and options:
         raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
+    # Notes of reading and of computing are collected and shown with the result.
     with caught() as messages:
         pair = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
+        grouping.check(pair.x, pair.y)
         settled = clock.settled(pair.x, pair.y)
         more: dict[str, Any] = {"confidence": confidence} | pair.arguments
         if not vectors.wanted:
+            # Other methods iterate until they converge, so their time is not known beforehand.
             if method in _FORECAST:
                 confirm_pair(pair.x, pair.y, yes=yes)
+            # Only the estimate has an interval; other methods would warn about a level that is merely the default.
             more = {"confidence": confidence if method == "auto" else None, "progress": sys.stderr.isatty()}
             more |= options
         result = somcot.distance(
             pair.x.process, pair.y.process, pair.cost, **settled.arguments(), method=method, rng=seed, **more
         )
+        # Cells are fitted by the computation, so they get their names afterwards.
         if vectors.wanted:
             result, pair = in_cells(result, pair)
     answer = ShownResult(
         result, pair.x, pair.y, np.asarray(pair.cost), pair.cost_name, seed, messages, command_line(),
+        # One column provides a noun for the sentences, such as "page"; several do not.
         state_name=reading.state[0] if reading.state is not None and len(reading.state) == 1 else None,
     )  # fmt: skip
 
@@ -110,15 +118,19 @@ def distance(
             screens.show_distance(console(), answer)
 
     deliver(show, partial(write_files, answer, output.html, output.plot))
+    # Again after `deliver`, because the paths are known only once the files exist.
     if not output.json:
         screens.show_files(console(), answer)
+    # Partial results are shown; the exit code is for scripts.
     if result.status is Status.INTERRUPTED:
         return signals.INTERRUPTED
+    # Methods that draw a given number of steps finish without converging, which is not a failure.
     return 0 if result.status in (Status.CONVERGED, Status.FINISHED) else NOT_CONVERGED
 
 
 def _interval_options(units: str, standard_error: str | None, method: str) -> dict[str, str]:
     """Options of the estimate that were given, checked."""
+    # Only options that differ from their defaults: all others are valid with every method.
     given = {"units": units} if units != "auto" else {}
     if standard_error is not None:
         given["standard_error"] = standard_error
@@ -169,6 +181,7 @@ def metric(
         x, y, table, _, _ = read_pair(a, b, reading, cost, VectorOptions())
         settled = clock.settled(x, y).arguments()
         confirm_pair(x, y, yes=yes)
+        # A chain in continuous time is compared by its rates; its uniformised chain serves the tables only.
         values = somcot.metric(x.rates or chain_of(x), y.rates or chain_of(y), table, **settled)
     notes = notes_of(messages, x, y)
 
@@ -206,6 +219,7 @@ def info(
         (process,) = read_processes([file], reading)
         chain = chain_of(process)
         value = process.value
+        # The forecast is for a process of the same size.
         size = estimate_size(chain, chain, from_data=isinstance(value, Samples))
     if not json:
         screens.show_info(console(), process, size, messages)

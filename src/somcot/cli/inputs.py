@@ -57,7 +57,9 @@ _KNOWN = ("state", "sequence", "time", "reward", "terminated", "initial", "encod
 
 def read_counts(source: Input, options: Mapping[str, Any]) -> Counts | None:
     """The counts of many large tables, with a note; None for any other input."""
+    # A set, as the members of an archive share one path.
     n_bytes = sum(path.stat().st_size for path in {part.path for part in source.parts})
+    # Smaller input is read whole, which keeps sequences and supports every option.
     if n_bytes < LARGE or source.format == "traces":
         return None
     from somcot.readers import count_table
@@ -110,6 +112,7 @@ def read_processes(
     _refuse_shared_streams(sources)
     kinds = [kind_of(source.format).name for source in sources]
     for name in reading.chosen():
+        # An option is refused only if no file can use it, as files may be of different kinds.
         if not set(takers(name)) & set(kinds):
             files = " and ".join(f"{kind} files" for kind in takers(name))
             raise ValueError(f"{flag(name)}: only for {files}, but {sources[0].name} is {kinds[0]}; leave it out")
@@ -120,9 +123,11 @@ def read_processes(
             f"--cost reward:{reward}: only tables have reward columns; give the cost as a matrix file, or "
             f"name an attribute of the nodes of graphs: --cost attribute:{reward}"
         )
+    # Fitted before any file is read: equal labels must mean equal intervals in all of them.
     bins = _shared_bins(sources, kinds, reading)
     processes = []
     for source, kind in zip(sources, kinds, strict=True):
+        # Options that concern all files together are applied after reading.
         options = {name: value for name, value in reading.for_kind(kind).items() if name not in _TOGETHER}
         options |= {n: v for n, v in (("bins", bins), ("reward", reward)) if n in KINDS[kind].options()}
         if keep_times and "keep_times" in KINDS[kind].options():
@@ -130,10 +135,12 @@ def read_processes(
         if attributes and "attributes" in KINDS[kind].options():
             options["attributes"] = list(attributes)
         together = {name: value for name, value in reading.chosen().items() if name in (*_TOGETHER, "tidy")}
+        # Counts keep neither times nor attributes.
         process = (None if keep_times or attributes else read_counts(source, options | together)) or read(
             source, **options
         )
         if isinstance(process, ContinuousChain):
+            # At the fastest exit rate, the slowest clock that works; a chain without jumps has none.
             steps = process.uniformised(float(process.exits.max()) or 1.0)
             processes.append(NamedProcess(source.name, steps, process))
         else:
@@ -154,6 +161,7 @@ def _with_shared_labels(processes: list[NamedProcess], reading: Reading) -> list
             other = repr(reading.other or "other")
             warn(Note("rare-states-joined", n=n, other=other, top=reading.top), DataWarning)
         recordings = joined
+    # Recordings return to their places; known chains stay as they are.
     rest = iter(recordings)
     return [p._replace(value=next(rest)) if isinstance(p.value, Samples) else p for p in processes]
 
@@ -167,7 +175,9 @@ def _identified(path: str, format: str | None) -> Input:  # noqa: A002
     Several files may be named in one argument, separated by commas.
     """
     known = format_of(path)
+    # The ending decides, except among formats that share one.
     wanted = format if known is None or (known in _IN_JSON and format in _IN_JSON) else None
+    # Paths joined by commas are one recording, unless a file has that very name.
     if "," in path and not os.path.exists(path) and all(map(os.path.exists, path.split(","))):
         return identify(path.split(","), format)
     return identify(path, wanted)
@@ -178,6 +188,7 @@ def _refuse_shared_streams(sources: Sequence[Input]) -> None:
     for stream in (source.stream for source in sources if source.stream is not None):
         with contextlib.suppress(OSError):  # an archive from a pipe is in memory
             streams.append(os.fstat(stream.fileno()))
+    # Two names of one pipe, such as /dev/stdin and /dev/fd/0.
     if len(streams) == 2 and os.path.samestat(*streams):
         raise ValueError(f"{sources[0].name}: named twice; it can be read only once, so name a file for one of the two")
 
@@ -206,6 +217,7 @@ def _shared_bins(sources: Sequence[Input], kinds: Sequence[str], reading: Readin
 def _bin_specs(reading: Reading) -> dict[str, Any]:
     specs: dict[str, Any] = {}
     for text in reading.bins or ():
+        # The last sign: names of columns may contain "=".
         column, sign, number = text.rpartition("=")
         names = [column] if sign else list(reading.state or ())
         for name in specs.keys() & set(names):
@@ -275,6 +287,7 @@ def read_two_groups(
     first, second = chosen or list(labels)
     if first == second:
         raise ValueError(f"--groups: {first!r} is named twice; name two groups")
+    # A period explains itself; the value of a column does not.
     name = "{}" if by in PERIODS else f"{by} {{}}"
     x, y = (NamedProcess(name.format(text), groups[labels[text]]) for text in (first, second))
     return x, y
@@ -305,6 +318,7 @@ def match_labels(x: NamedProcess, y: NamedProcess, *, compared: bool = True) -> 
         return x, y
     known = set(x.value.states), set(y.value.states)
     groups = spellings([*x.value.states, *y.value.states])
+    # Spellings within one file were noted when it was read.
     across = [label for group in groups if not any(side.issuperset(group) for side in known) for label in group]
     note_spellings(f"{x.name} and {y.name}", across)
     if not set(x.value.states) & set(y.value.states):
@@ -405,6 +419,7 @@ def confirm_forecast(size: Size, *, yes: bool) -> None:
 
 def confirm_pair(x: NamedProcess, y: NamedProcess, *, yes: bool) -> None:
     """Report the forecast of a long computation before it starts."""
+    # Unchecked: warnings about few data come with the computation.
     chains = [p.value if isinstance(p.value, MarkovChain) else p.value.chain(check=False) for p in (x, y)]
     known = all(isinstance(p.value, MarkovChain) for p in (x, y))
     confirm_forecast(estimate_size(*chains, from_data=not known), yes=yes)
@@ -421,6 +436,7 @@ def confirm(instead: str) -> None:
 
 
 def _is_terminal() -> bool:
+    # The question is written to standard error, and the answer is read from standard input.
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -442,6 +458,7 @@ def suggested_discount(processes: Sequence[NamedProcess]) -> float:
             "the number of steps that matter: try 0.9"
         )
     mean = sum(r.n_transitions for r in recorded) / sum(r.n_episodes for r in recorded)
+    # Two digits of 1 - discount: more would suggest a precision that the choice does not have.
     discount = round(1.0 - float(f"{1.0 / min(max(mean, _FEW), _MANY):.2g}"), 4)
     warn(Note("discount-chosen", discount=discount, steps=_rounded(mean)), DataWarning)
     return discount

@@ -102,12 +102,15 @@ def matrix(
         processes: Mapping[Hashable, Any]
         if vectors.wanted:
             recordings = read_in_cells(files, reading, vectors, cost)
+            # The labels of the matrix are the parts of the paths that differ.
             processes, more = _short_names(recordings.named()), recordings.arguments
             table: Any = recordings.cost
             cost = recordings.cost
         else:
             processes, more = _read(files, reading, cost, by, grouping.columns, clock.rate), {}
+            # One cost for all pairs, so that the distances are comparable.
             table = shared_cost(cost, processes)
+        # No clock was given: the lengths of all sequences together suggest a discount.
         if clock == ClockOptions():
             clock = replace(clock, discount=_discount(None, processes))
         chosen = Clock.chosen(**clock.arguments())
@@ -115,6 +118,7 @@ def matrix(
             chosen.discount, method, confidence, simultaneous, tests, seed, clock=chosen,
             **grouping.arguments(vectors.wanted),
         )  # fmt: skip
+        # Preparation and computation are separate, so that the forecast can come between them.
         plan = prepare(processes, table, settings, **more)
         _announce(plan, workers, yes=yes)
         distances = _compute(plan, checkpoint, workers)
@@ -139,6 +143,7 @@ def matrix(
     deliver(show, write)
     if not json:
         show_written(console(), paths)
+    # Cells that an interruption left empty have not failed.
     if distances.n_failed and not distances.interrupted:
         failed = f"{distances.n_failed} of {distances.values.size} cells"
         sys.stderr.write(f"note: {failed} have no distance; --json lists the reasons\n")
@@ -176,8 +181,10 @@ def select(
 
     with caught() as messages:
         named = _read([data, *(candidates or [])], reading, cost, by, grouping.columns)
+        # With --by, one of the groups is the data, otherwise the first file.
         name = _chosen_group(named, group) if by is not None else next(iter(named))
         first, rest = named[name], [(label, process) for label, process in named.items() if label != name]
+        # A known chain has no sampling error from which a confidence set could follow.
         if not isinstance(first, Data):
             raise ValueError(
                 f"{name}: a known chain; the first file must hold recorded data, the candidates may be known chains"
@@ -233,6 +240,7 @@ def _read(
         if len(files) < 2:
             raise ValueError(f"{files[0]}: one file; name several, or split it with --by COLUMN")
         processes = read_processes(files, reading, reward, attributes=attributes)
+        # Rates and steps need different clocks. Mixtures are refused here, where files have names.
         for timed in (p for p in processes if rate is None and p.rates is not None):
             raise ValueError(f"{timed.name}: holds rates of a chain in continuous time; pass --rate R, say 0.1")
         for stepping in (p for p in processes if rate is not None and p.rates is None):
@@ -249,6 +257,7 @@ def _chosen_group(groups: Mapping[Hashable, ChainOrData], text: str | None) -> H
     labels = {str(label): label for label in groups}
     if text is not None and text not in labels:
         raise ValueError(f"--group: there is no group {text!r}; the groups are {', '.join(list(labels)[:12])}")
+    # Groups by time are in order, so the last one is the present.
     return labels[text] if text is not None else list(groups)[-1]
 
 
@@ -256,6 +265,7 @@ def _short_names(processes: Iterable[NamedProcess]) -> dict[Hashable, Any]:
     """Processes by the shortest unique ends of their file names."""
     read = list(processes)
     names = [Path(p.name) for p in read]
+    # Files of equal full paths end the loop without a result.
     for depth in range(1, 20):
         short = ["/".join(name.parts[-depth:]) for name in names]
         if len(set(short)) == len(short):
@@ -268,6 +278,7 @@ def _with_text_labels(processes: dict[Hashable, ChainOrData]) -> dict[Hashable, 
     """Convert numeric labels to text if some files have numeric labels and others text."""
     from somcot.cli.inputs import as_text
 
+    # Not `isinstance`, for which True and False are integers.
     numbered = {name: all(type(s) is int for s in p.states) for name, p in processes.items()}
     if len(set(numbered.values())) == 1:
         return processes
@@ -282,6 +293,7 @@ def _announce(plan: JobPlan, workers: int, *, yes: bool) -> None:
     seconds = forecast(plan, workers or None)
     if seconds > _WORTH_SAYING:
         n, m = plan.shape
+        # Only one triangle of a symmetric matrix is computed.
         pairs = n * (n - 1) // 2 if plan.options.symmetric else n * m
         sys.stderr.write(f"{pairs:,} pairs of processes: about {duration(seconds)}\n")
         sys.stderr.flush()
@@ -296,6 +308,7 @@ def _compute(plan: JobPlan, checkpoint: Path | None, workers: int) -> DistanceMa
     try:
         return compute(plan, client=client, checkpoint=checkpoint, progress=sys.stderr.isatty())
     finally:
+        # Worker processes would outlive an exception.
         if client is not None:
             client.close()
             client.cluster.close()
@@ -314,6 +327,7 @@ def _as_json(distances: DistanceMatrix) -> dict[str, object]:
 
 
 def _numbers(table: Floats) -> list[list[float | None]]:
+    # JSON has no NaN.
     return [[None if np.isnan(v) else float(v) for v in row] for row in table]
 
 
@@ -340,6 +354,7 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(rows[0]))
     writer.writeheader()
+    # `repr` keeps all digits of a number; missing values are empty fields.
     writer.writerows(
         {k: "" if v is None else repr(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows
     )
@@ -350,6 +365,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
+    # Given types, because a column without any value would have the type null.
     kinds = {"x": pa.string(), "y": pa.string(), "status": pa.string()}
     columns = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.float64())) for name in rows[0]}
     sink = io.BytesIO()
@@ -412,6 +428,7 @@ def drift(
             confidence=confidence, level=level, n_permutations=permutations, rng=seed, progress=sys.stderr.isatty(),
             **grouping.arguments(),
         )  # fmt: skip
+    # Every period has the states of all periods, so unvisited states are expected.
     notes = [note for note in messages if codes([note]) != ["never-seen"]]
     outcome = replace(outcome, notes=tuple(for_terminal(outcome.notes)))
     every_note = [*outcome.notes, *notes]
@@ -427,6 +444,7 @@ def drift(
         if output.html is not None:
             outcome.report(output.html, notes=notes, command=command_line(), unit=cost, source=Path(file).name)
         if output.plot is not None:
+            # Wider for many periods, so that their labels do not overlap.
             draw(outcome, output.plot, max(6.0, 0.32 * len(outcome.periods)))
 
     deliver(show, write)
@@ -454,6 +472,7 @@ def draw(outcome: Any, path: Path, width: float = 6.0) -> None:
 
     picture, ax = plt.subplots(figsize=(width, 4.2), layout="constrained")
     outcome.plot(ax)
+    # Drawn in memory, so that an interruption leaves no partial file.
     sink = io.BytesIO()
     picture.savefig(sink, format=path.suffix[1:].lower(), dpi=150)
     plt.close(picture)

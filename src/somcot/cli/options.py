@@ -496,7 +496,7 @@ class OutputOptions:
         """Check before the computation that the files can be written and are not inputs."""
         if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
             raise ValueError(f"--plot: found {str(self.plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
-        if self.plot is not None and not can_draw():
+        if self.plot is not None and not can_draw():  # before the computation, not after it
             raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
         from somcot.cli.output import check_targets
 
@@ -505,7 +505,7 @@ class OutputOptions:
 
 def can_draw() -> bool:
     """Whether matplotlib, which is optional, is installed."""
-    return find_spec("matplotlib") is not None
+    return find_spec("matplotlib") is not None  # without importing it, which is slow
 
 
 def expanded(function: Callable[..., int]) -> Callable[..., int]:
@@ -528,7 +528,7 @@ def expanded(function: Callable[..., int]) -> Callable[..., int]:
             name: record(**{row.name: values.pop(row.name) for row in fields(record)})
             for name, record in records.items()
         }
-        return function(**values, **made)
+        return function(**values, **made)  # records are rebuilt from their fields
 
     run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -70,7 +70,9 @@ def for_terminal(notes: Iterable[str], names: Mapping[str, str] | None = None) -
 
 
 def _as_line(note: str) -> str:
+    # On one line, because labels may contain line breaks and control characters that would break the screen.
     line = label_text(" ".join(note.split()), 2000)
+    # JSON needs the code and the values of a note besides its text.
     return restored(line, note.code, note.about, note.values) if isinstance(note, Note) else line
 
 
@@ -139,10 +141,12 @@ def caught() -> Iterator[list[str]]:
     """Collect the notes of this library, one line each; warnings of other packages are ignored."""
     notes: list[str] = []
     with warnings.catch_warnings():
+        # Warnings of other packages are about their interfaces, which users of a command do not see.
         warnings.simplefilter("ignore")
         try:
             with collected() as issued:
                 yield notes
+        # Also after an error: notes issued before it may explain it.
         finally:
             notes.extend(_as_line(note.worded(spelled)) for note in issued)
 
@@ -214,6 +218,7 @@ def to_json(answer: ShownResult) -> dict[str, Any]:
             "meaning": answer.meaning,
             "confidence_interval": None if r.confidence_interval is None else r.confidence_interval._asdict(),
             "claim": r.claim.value,
+            # Bounds of an estimated chain are not bounds of the true distance; they are under "before_correction".
             "bounds": r.bounds._asdict() if r.claim is Claim.PROVED else None,
             "active_share": r.active_share,
             "before_end": None if r.before_end is None else r.before_end._asdict(),
@@ -275,6 +280,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
+        # JSON has neither NaN nor infinity.
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
@@ -343,8 +349,10 @@ def check_targets(targets: dict[str, Path | None], inputs: Iterable[str]) -> Non
 def _same_file(a: Path, b: Path) -> bool:
     """Whether two paths are the same file, including links and hard links."""
     try:
+        # Real paths also cover files that do not exist yet, `samefile` hard links.
         return os.path.realpath(a) == os.path.realpath(b) or (a.exists() and b.exists() and a.samefile(b))
     except (OSError, ValueError):
+        # A path that cannot be resolved is reported when it is opened.
         return False
 
 
@@ -354,6 +362,7 @@ def _refuse_unwritable(path: Path) -> None:
     folder = next((parent for parent in target.parents if parent.exists()), target)  # the root has no parents
     if not folder.is_dir():
         raise ValueError(f"{path}: its folder cannot be created ({folder} is a file); name another path")
+    # A device or a pipe is opened in place; a regular file is replaced, which needs write access to its folder.
     special = target.exists() and not target.is_file()
     if target.is_dir() or not os.access(target if special else folder, os.W_OK):
         raise ValueError(f"{path}: cannot be written; name a file in a folder with write permission")
@@ -379,6 +388,7 @@ def write_files(
 def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
     import matplotlib as mpl
 
+    # No window system is needed, and there may be none.
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -395,6 +405,7 @@ def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
 def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
     """Write the distances of all pairs of states, as an array or as a table with labels."""
     if path.suffix.lower() == ".npy":
+        # In memory first, so that an interruption leaves no partial file.
         array = io.BytesIO()
         np.save(array, values)
         write_bytes(path, array.getvalue())
@@ -403,6 +414,7 @@ def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) ->
     writer = csv.writer(text)
     writer.writerow(["", *map(full_label, y.value.states)])
     for label, row in zip(x.value.states, values.tolist(), strict=True):
+        # `repr` writes as many digits as are needed to read the same number again.
         writer.writerow([full_label(label), *map(repr, row)])
     try:
         content = text.getvalue().encode("utf-8")

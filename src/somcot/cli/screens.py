@@ -62,7 +62,9 @@ _FACTS = (
 def show(console: Console, sections: Iterable[Section]) -> None:
     """Print sections: the answer in a panel, notes as lines, tables side by side if they fit; no pictures."""
     for section in sections:
+        # Neighbouring items of one kind form one grid, so that their columns align.
         body = [_shown(kind, list(items)) for kind, items in groupby(section.body, key=type) if kind is not Picture]
+        # Closed sections can be unfolded in a report; a terminal has no such thing.
         if section.closed or not body:
             continue
         if section.key == "answer":
@@ -115,6 +117,7 @@ def _notes(notes: Notes) -> Group:
 
 def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) -> None:
     """Print notes, at most `most` of them."""
+    # Several parts of a computation may issue the same note.
     notes = list(dict.fromkeys(messages))
     more = [f"and {len(notes) - most} more (--json has all)"] if len(notes) > most else []
     if notes:
@@ -152,6 +155,7 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
     show(console, [Section("findings", "", tables)])
     if tables:
         console.print()
+    # The table of findings already lists states of one side only.
     left_over = one_sided(answer.x, answer.y) if compares_labels(answer.cost_name) and not found.rows else ([], [])
     only = zip(answer.names, left_over, strict=True)
     show_notes(console, [*answer.notes, *(f"only in {name}: {_names(states)}" for name, states in only if states)])
@@ -166,6 +170,7 @@ def _sides(answer: ShownResult) -> Iterator[Fact]:
     for key, name, process in zip("xy", answer.names, (answer.x, answer.y), strict=True):
         text = _described(process_facts(process))
         cells = answer.result.continuous is not None
+        # Discretised recordings have states, which users know as cells.
         yield Fact(key, file_name(name, 24), text.replace("states", "cells") if cells else text)
 
 
@@ -206,6 +211,7 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
             facts.append(Fact("mix", "strata", mix_in_words(content["distance"], content["mix"])))
     else:
         facts.append(Fact("distance", "distance", f"{content['statistic']:.6g} between the estimated chains"))
+    # Within two standard errors of a simulated p-value, the decision at 0.05 may be due to chance.
     if not early and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
         more = f"too close to 0.05 for {n:,} permutations; use --permutations {10 * n + 9}"
         facts.append(Fact("near", "", more))
@@ -238,6 +244,7 @@ def show_plan(console: Console, plan: SampleSize, notes: Iterable[str]) -> None:
 
 def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floats, messages: Iterable[str]) -> None:
     """Distances from every pair of initial states, or the corner that fits on the screen."""
+    # The row labels take 20 characters.
     n, m = min(values.shape[0], _MATRIX), _fitting(console.width - 20, y.value.states)
     first, second = (file_name(name, 30) for name in names_of(x, y))
     title = f"Distance from each state of {first} (down) and of {second} (across)"
@@ -251,6 +258,7 @@ def show_metric(console: Console, x: NamedProcess, y: NamedProcess, values: Floa
 
 def _fitting(room: int, labels: Sequence[Hashable]) -> int:
     """How many columns of numbers fit in `room` characters, at least four."""
+    # Six characters for a number such as 0.1234, two between columns.
     ends = np.cumsum([max(len(label_text(label, 10)), 6) + 2 for label in labels])
     return min(max(int(np.searchsorted(ends, room, side="right")), 4), len(labels))
 
@@ -260,10 +268,12 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     value = process.value
     rows, tables = [("content", _described(process_facts(process)))], []
     if isinstance(value, Samples):
+        # Unvisited states would make every minimum 0.
         visits, n = value.visits[value.visits > 0], max(value.n_transitions, 1)
         rows.append(("visits", f"{int(np.median(visits)):,} per state (median), minimum {int(visits.min()):,}"))
         rows.append(("ends", _ends(value)))
         if value.features is not None:
+            # NaN stands for states without a reward.
             least, most = np.nanmin(value.features), np.nanmax(value.features)
             rows.append(("rewards", f"from {least:.4g} to {most:.4g} per state"))
         often = [
@@ -274,8 +284,10 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     rows.append(("states", _names(value.states, 12)))
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
-    if known := getattr(value, "episode_attributes", None):
-        rows.append(("sessions", f"{_names(list(known), 12)} are known (for --by NAME and --strata NAME)"))
+    attributes = getattr(value, "episode_attributes", {})
+    if known := [name for name, values in attributes.items() if any(one not in (None, "unknown") for one in values)]:
+        are = "are" if len(known) > 1 else "is"
+        rows.append(("sessions", f"{_names(known, 12)} {are} known (for --by NAME and --strata NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
     rows.append(("forecast", f"a distance to a similar process takes {cost}"))
     facts = [Fact(name, name, text) for name, text in rows]
@@ -330,6 +342,7 @@ def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -
     for text in matrix_findings(matrix):
         screen.print(Text(text))
     table = _matrix_table(matrix)
+    # Measured without a limit: rich would fit columns to the screen by cutting numbers.
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(matrix.labels) <= _PROCESSES and wide <= screen.width
     screen.print(table if fits else _pair_table(matrix))
@@ -343,6 +356,7 @@ def _matrix_table(matrix: DistanceMatrix) -> Grid:
     table.add_column("")
     for label in matrix.other_labels:
         table.add_column(Text(label_text(label, 14)), justify="right")
+    # A cell is dimmed if its interval contains 0; without intervals none is.
     unclear = np.zeros(matrix.shape, dtype=bool) if matrix.confidence is None else ~(matrix.low > 0)
     for label, row, faint in zip(matrix.labels, matrix.values, unclear, strict=True):
         cells = [
@@ -357,6 +371,7 @@ def _pair_table(matrix: DistanceMatrix) -> Grid:
     from somcot.many.drift import short
 
     rows = sorted((r for r in matrix.rows() if r["distance"] is not None), key=lambda r: r["distance"])
+    # Negative if all pairs fit.
     between = len(rows) - 2 * _PAIRS
     table = Grid(box=None, pad_edge=False)
     ends = "proved bracket" if matrix.confidence is None else f"{100 * matrix.confidence:g} % interval"
@@ -410,6 +425,7 @@ def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
 
     table = changes(drift).without("transitions", "p")
     n = len(table.rows)
+    # Comparisons are in order of time, and the latest matter most.
     cut = [f"The last {_COMPARISONS} of {n} comparisons; --json and --html have all."] if n > _COMPARISONS else []
     after, before = label_text(drift.largest.period, 20), label_text(drift.largest.against, 20)
     steps = [causes(drift, _TOP)] if drift.alarm else []

@@ -58,6 +58,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{month}.csv" for month in ("may", "june")]
     for path in files:
+        # Copied, so that users can open the files and repeat the command.
         write_bytes(path, clickstream.path(path.stem).read_bytes())
     report = out / "report.html"
     command = f"somcot distance {files[0]} {files[1]} \\\n    {COLUMNS} --discount {DISCOUNT:g} --html {report}"
@@ -86,6 +87,7 @@ def _truth() -> somcot.Result:
     """The exact distance between the two chains that generated the sessions."""
     from somcot.data import clickstream
 
+    # With the additional state that --end adds to the recordings.
     x, y = (_closing(clickstream.chain(month)) for month in ("may", "june"))
     return somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=DISCOUNT)
 
@@ -95,6 +97,7 @@ def _closing(chain: somcot.MarkovChain) -> somcot.MarkovChain:
     n = chain.n_states
     rows = np.zeros((n + 1, n + 1))
     rows[:n, :n] = chain.transition
+    # Pages on which sessions end are absorbing in the chains.
     ends = np.flatnonzero(np.diag(rows) == 1.0)
     rows[ends, ends], rows[[*ends, n], n] = 0.0, 1.0
     return somcot.MarkovChain(rows, np.append(chain.initial, 0.0), states=[*chain.states, CLOSED])
@@ -246,6 +249,7 @@ def _gradients() -> None:
     x, y = _chains()
     arrays = [x.transition, y.transition, _cost(), DISCOUNT, [0.2, 0.3, 0.5], [0.2, 0.3, 0.5]]
     warm = WarmStart()
+    # Twice, because a warm start takes another path.
     for _ in range(2):
         solution = solve_arrays(tuple(np.asarray(a, dtype=np.float64) for a in arrays), warm)
         _ = solution.gradient, solution.is_smooth(), solution.second(solution.gradient)
@@ -293,6 +297,7 @@ def _draws() -> None:
 def _somcot(support: str) -> None:
     x, y = _chains()
     ask = partial(somcot.distance, x, y, _cost(), discount=DISCOUNT, method="somcot", n_steps=50, rng=0)
+    # Keeping the coupling takes kernels of its own.
     for keep in (False, True):
         ask(support=support, keep_coupling=keep)
 

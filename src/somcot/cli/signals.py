@@ -24,6 +24,7 @@ def leave_at_once() -> None:
     """From now on a signal ends the process immediately; for use before work starts and after it is done."""
 
     def leave(number: int, _frame: FrameType | None) -> NoReturn:
+        # No buffered output and no clean-up: the interrupted code may hold their locks.
         os.write(2, f"{_WORDS[128 + number]}\n".encode())
         os._exit(128 + number)
 
@@ -39,6 +40,7 @@ def decided(code: int) -> None:
     """
     _handle(signal.SIG_IGN, signal.SIG_IGN)
     if code in _WORDS:
+        # The reader of a pipe may be gone already.
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -65,6 +67,7 @@ def _handle(ctrl_c: signal.Handlers | object, terminate: signal.Handlers | objec
 def _like_ctrl_c(_number: int, frame: FrameType | None) -> None:
     global _requested
     _requested = True
+    # A computation may have replaced the handler of Ctrl-C, to stop at a safe point.
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
         handler(signal.SIGINT, frame)

@@ -89,9 +89,10 @@ class WatchOptions:
 
 def watch(options: WatchOptions, reading: Reading) -> int:
     """Monitor a stream: raise an alarm when the process changes."""
-    from somcot.cli.output import caught, check_targets
+    from somcot.cli.output import check_targets
     from somcot.plumbing.files import exclusive
 
+    # Other options change labels or rows with the whole table in view, which a stream never is.
     for name in reading.chosen():
         if name not in (*_STREAMED, *_OF_FILES):
             raise ValueError(
@@ -103,12 +104,11 @@ def watch(options: WatchOptions, reading: Reading) -> int:
         raise ValueError("--reference: standard input is for the stream; name a file")
     targets = {"--html": options.html, "--state-file": options.state_file, "--prometheus": options.prometheus}
     check_targets(targets, (options.stream, options.reference, options.cost))
-    with caught() as messages:
+    with _noted():
         monitor = _monitor(options, reading)
-    for text in messages:
-        _note(text)
     if options.columns is not None and not all(name.strip() for name in options.columns.split(",")):
         raise ValueError(f"--columns: found {options.columns!r}, expected names such as session,page")
+    # Two runs with one state file would overwrite each other's checkpoints.
     lock = exclusive(options.state_file) if options.state_file is not None else contextlib.nullcontext()
     with lock:
         return _Watch(options, reading, monitor).run()
@@ -146,7 +146,7 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
 
 
 def _say_check(name: str, check: Check) -> None:
-    """Whether the reference is stable, since alarms against one that is not are no news."""
+    """Warn if the reference itself changes, since alarms against it would then be expected."""
     if check.alarm is not None:
         what = check.alarm.what or "; ".join(str(m) for m in check.alarm.transitions[:3])
         _note(f"{name}: its later part differs from its earlier one since about event {check.alarm.since:,} ({what})")
@@ -165,6 +165,7 @@ class _Watch:
         self.path, self.options, self.monitor = options.stream, options, monitor
         self.terminal = sys.stderr.isatty() and not options.json
         self.delivered, place = 0, Place()
+        # Before the feed is opened, because the saved position says where to begin.
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
         roles = ColumnRoles(
@@ -183,6 +184,7 @@ class _Watch:
         now = time.monotonic()
         self.began, self.saved, self.shown, self.paged = now, now, 0.0, 0.0
         self.first, self.next_line = self.monitor.n_events, self._next_line()
+        # The size of an alarm from before a resumption is not reported again.
         self.sized = self.monitor.alarm is not None and not self.monitor.provisional
         self.busy, self.failing = False, False
         self.told = self.monitor.detector != ""
@@ -208,6 +210,7 @@ class _Watch:
         self.delivered, self.delimiter = int(position["delivered"]), position["delimiter"]
         place = Place(**position["place"])
         if self.path == "-":
+            # Standard input is a new stream, so line numbers begin at 1.
             place = replace(place, line=1)
             _note("standard input cannot be read again: events that came after the last checkpoint are missing")
         return place
@@ -218,6 +221,7 @@ class _Watch:
     def run(self) -> int:
         """Run until the stream ends, Ctrl-C, or, with ``--exit-on-alarm``, an alarm."""
         try:
+            # Alarms that were saved but not yet reported when the last run ended.
             self._deliver()
             if not (self.options.exit_on_alarm and self.monitor.alarm is not None):
                 self._consume()
@@ -227,6 +231,7 @@ class _Watch:
             raise
         except ValueError:
             if not self.busy:
+                # A line that cannot be read ends the run; the events before it are saved.
                 self._checkpoint(final=True)
             raise
         finally:
@@ -235,7 +240,7 @@ class _Watch:
         return ALARM if self.options.exit_on_alarm and self.monitor.alarm is not None else 0
 
     def _consume(self) -> None:
-        for block in self.feed.blocks():
+        for block in self._blocks():
             if block is not None:
                 self.busy = True
                 alarms = self._take(block)
@@ -244,26 +249,33 @@ class _Watch:
                     self.told = True
                     _note(f"scores {self.monitor.detector}: {self.monitor.guarantee}")
                 if alarms:
+                    # Saved before it is reported: after a crash an alarm may be reported twice, but it is never lost.
                     self._checkpoint()
                     self._deliver()
                     if self.options.exit_on_alarm:
                         return
             self._report()
 
+    def _blocks(self) -> Iterator[EventBlock | None]:
+        blocks = self.feed.blocks()
+        while True:
+            with _noted():  # the header is read with the first block
+                try:
+                    block = next(blocks)
+                except StopIteration:
+                    return
+            yield block
+
     def _take(self, block: EventBlock) -> list[Alarm]:
         """Feed the monitor, in pieces if a curve is drawn; the pieces do not change the result."""
-        from somcot.cli.output import caught
-
         n = len(block.codes)
         step = -(-n // _PIECES) if self.options.html is not None else n
         alarms: list[Alarm] = []
         for begin in range(0, n, step):
             part = slice(begin, begin + step)
             keys = None if block.keys is None else block.keys[part]
-            with caught() as messages:
+            with _noted():
                 alarms += self.monitor.take(block.codes[part], keys, block.times[part], dated=block.dated)
-            for text in messages:
-                _note(text)
             self._remember()
         return alarms
 
@@ -294,6 +306,7 @@ class _Watch:
                     _say(f"  {m}")
             if self.options.on_alarm:
                 _call(self.options.on_alarm, record)
+            # One at a time, so that an interruption repeats only the alarm that it interrupted.
             self.delivered += 1
         if waiting:
             self._checkpoint()
@@ -310,8 +323,10 @@ class _Watch:
             self.monitor.save(self.options.state_file)
             self.failing = False
         except OSError as error:
+            # A full disk is often temporary; only the last checkpoint has to succeed.
             if final:
                 raise
+            # Once per failure instead of every few seconds.
             if not self.failing:
                 _note(f"{self.options.state_file}: {error.strerror}; continuing, the next checkpoint will try again")
             self.failing = True
@@ -326,6 +341,7 @@ class _Watch:
             self.next_line = self._next_line()
             if self.options.json:
                 print_json(self._status("status"))
+        # The first size after an alarm rests on few events, so it is reported again when no longer provisional.
         if self.monitor.alarm is not None and not self.sized and not self.monitor.provisional:
             self.sized = True
             if self.options.json:
@@ -343,6 +359,7 @@ class _Watch:
             self._measure()
 
     def _next_line(self) -> int:
+        # At multiples, so that lines do not depend on the sizes of blocks.
         return (self.monitor.n_events // self.options.every + 1) * self.options.every
 
     def _size(self, confidence: float | None = None) -> Result | None:
@@ -350,6 +367,7 @@ class _Watch:
 
         if self.monitor.n_scored == 0:
             return None
+        # Notes on few data are expected here, and would appear with every status line.
         with caught():
             try:
                 return self.monitor.distance(confidence)
@@ -380,6 +398,7 @@ class _Watch:
         far = "" if size is None else f"  distance {size.distance:.3f}{'?' if m.provisional else ''}"
         broken = f"  {self.feed.place.broken:,} broken" if self.feed.place.broken else ""
         line = f"{state}  {m.n_events:,} events  evidence {m.evidence:.1e}{far}  {rate:,.0f}/s{broken}"
+        # Back to the beginning and erase; 78 characters do not wrap on 80 columns.
         sys.stderr.write(f"\r\x1b[2K{line[:78]}")
         sys.stderr.flush()
 
@@ -407,6 +426,7 @@ class _Watch:
                 refresh=refresh,
             )
         except OSError as error:
+            # Only the final page has to be written.
             if refresh is None:
                 raise
             _note(f"{self.options.html}: {error.strerror}")
@@ -433,6 +453,7 @@ class _Watch:
         if size is not None:
             metrics.append(("distance", "gauge", "Distance of the stream from the reference.", size.distance))
         text = "".join(
+            # 17 digits represent a number exactly.
             f"# HELP somcot_{name} {about}\n# TYPE somcot_{name} {kind}\nsomcot_{name} {value:.17g}\n"
             for name, kind, about, value in metrics
         )
@@ -499,6 +520,7 @@ def _call(command: str, record: dict[str, Any]) -> None:
     from somcot.cli.output import plain
 
     try:
+        # A shell, because the option is a command line of the user. The alarm is its input, never part of the command.
         done = subprocess.run(command, shell=True, input=json_text.dumps(plain(record)) + "\n", text=True, timeout=60.0)
         code: Any = done.returncode
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -510,6 +532,17 @@ def _call(command: str, record: dict[str, Any]) -> None:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[None]:
+    """Write notes as lines of this command instead of Python's warnings."""
+    from somcot.cli.output import caught
+
+    with caught() as messages:
+        yield
+    for text in messages:
+        _note(text)
 
 
 def _note(text: str) -> None:

@@ -49,6 +49,7 @@ def kmeans(points: Floats, k: int, rng: np.random.Generator) -> Floats:
     from scipy.spatial import cKDTree
 
     if len(points) > _MOST_POINTS:
+        # Sorted, so that the points keep their order, on which later random choices depend.
         points = points[np.sort(rng.choice(len(points), _MOST_POINTS, replace=False))]
     centres = _spread_out(points, k, rng)
     previous: Floats | None = None
@@ -56,6 +57,7 @@ def kmeans(points: Floats, k: int, rng: np.random.Generator) -> Floats:
         nearest = cKDTree(centres).query(points)[1]
         size = np.bincount(nearest, minlength=len(centres))
         sums = np.stack([np.bincount(nearest, column, len(centres)) for column in points.T], axis=1)
+        # An empty cluster keeps its centre.
         centres = np.where(size[:, None] > 0, sums / np.maximum(size, 1)[:, None], centres)
         if previous is not None and np.array_equal(previous, centres):
             break
@@ -68,6 +70,7 @@ def _spread_out(points: Floats, k: int, rng: np.random.Generator) -> Floats:
     chosen = [points[int(rng.integers(len(points)))]]
     squares = ((points - chosen[0]) ** 2).sum(axis=1)
     while len(chosen) < k and squares.max() > 0.0:
+        # Drawn from cumulative sums; the clip is for rounding at the upper end.
         heap = np.cumsum(squares)
         chosen.append(
             points[int(np.searchsorted(heap, rng.random() * heap[-1], side="right").clip(0, len(points) - 1))]
@@ -92,18 +95,22 @@ def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats | None:
     now = np.concatenate([data.now for data in recordings])
     following = np.concatenate([data.following for data in recordings])
     now, following = now - now.mean(axis=0), following - following.mean(axis=0)
+    # Constant coordinates have no covariance to decompose.
     if not (now.any() and following.any()):
         return None
     white = _whitening(now)
     U, s, _ = np.linalg.svd(white @ (now.T @ following / len(now)) @ _whitening(following))
+    # Steps without any linear dependence: the original coordinates are as good.
     if s[0] < 1e-9:
         return None
+    # Weak directions are mostly noise, and would spread the cells over it.
     q = int((s > _KEPT * s[0]).sum())
     return np.ascontiguousarray(white @ U[:, :q] * s[:q])
 
 
 def _whitening(points: Floats) -> Floats:
     values, vectors = np.linalg.eigh(points.T @ points / len(points))
+    # Bounded below, as nearly collinear coordinates would be scaled up without limit.
     white: Floats = (vectors / np.sqrt(np.maximum(values, 1e-10 * values.max()))) @ vectors.T
     return white
 
@@ -173,11 +180,13 @@ def discretise(
     turns = None if period is None else period / divisor
     scaled = [data.mapped(lambda points: embedded(points / divisor, turns)) for data in recordings]
     projection = _projection(lag_coordinates, scaled, d)
+    # One seed for all candidates, so that numbers of cells differ in nothing else.
     draft = _Draft(recordings, scaled, divisor, projection, int(generator.integers(2**31)), discount)
     if not (isinstance(n_cells, str) and n_cells == "auto"):
         if isinstance(n_cells, str):
             raise ValueError(f"n_cells: found {n_cells!r}, expected 'auto' or a whole number")
         return draft.made(check_count("n_cells", n_cells, at_least=2))
+    # Values on a grid, such as integers: more cells than values would be empty.
     few = draft.n_distinct
     most = _MOST.get(d, _MOST_ELSE)
     if few <= most:
@@ -206,6 +215,7 @@ class _Draft:
     def n_distinct(self) -> int:
         """Number of distinct points, in a sample of a few thousand."""
         points = np.concatenate(self.inner)
+        # A sample decides quickly that there are many; only few distinct points are counted in full.
         some = points[:: max(1, len(points) // 5000)]
         n = len(np.unique(some, axis=0))
         return n if n > 100 else len(np.unique(points, axis=0))
@@ -215,6 +225,7 @@ class _Draft:
         best: Cells | None = None
         for k in candidates:
             cells = self.made(k)
+            # The first candidate is kept even if the data are too few.
             if best is not None and cells.saturation > SATURATED:
                 break
             best = cells
@@ -228,6 +239,7 @@ class _Draft:
         ends = np.concatenate(self.ends)
         n_ends = 0
         if len(ends):
+            # Terminal points have few cells: nothing happens after them.
             places = kmeans(ends, min(_MOST_ENDS, len(ends)), rng)
             sites, n_ends = np.concatenate([sites, places]), len(places)
         bare = Cells(
@@ -253,6 +265,7 @@ def _filled(bare: Cells, recordings: Sequence[Trajectories], discount: float) ->
     k = len(bare.sites)
     size = np.bincount(every, minlength=k)
     centres = _centres(every, points, size, bare.period)
+    # Distances to the sites, not to the centres, because sites define the cells.
     far = np.sqrt(((bare.turned(points) - bare.sites[every]) ** 2).sum(axis=1))
     radius = np.zeros(k)
     np.maximum.at(radius, every, far)
@@ -284,6 +297,7 @@ def _turned(points: Floats, projection: Floats | None) -> Floats:
 
 def _inner_and_ends(scaled: Sequence[Trajectories]) -> tuple[list[Floats], list[Floats]]:
     """Points that are left again or where the recording stopped, and final points of terminated episodes."""
+    # Terminal points have their own cells, so they must not attract those of other points.
     inner = [np.delete(data.points, data.boundaries[1:][data.terminated] - 1, axis=0) for data in scaled]
     return inner, [data.ends for data in scaled]
 
@@ -307,6 +321,7 @@ def check_recordings(recordings: Sequence[Any], names: Sequence[str] | None = No
         if data.d != first.d:
             other = "recordings[0]" if names is None else names[0]
             raise ValueError(f"{name}: has {data.d} coordinates, but {other} has {first.d}; use the same for both")
+        # The same names in another order would compare different quantities without an error.
         if data.names != first.names and sorted(data.names) == sorted(first.names):
             raise ValueError(
                 f"{name}: its coordinates are {', '.join(data.names)}, in another order than {', '.join(first.names)}; "
@@ -381,6 +396,7 @@ def same_process(
     if discount is not None:
         discount = check_discount(discount)
     generator = check_rng(0 if rng is None else rng)
+    # Cells of all recordings together: cells that depended on who recorded what would bias the test.
     cells = _of_all(recordings, scale, n_cells, discount or _WITHOUT_DISCOUNT, int(generator.integers(2**31)))
     samples = [cells.samples(data) for data in recordings]
     first, second = (samples, None) if many else (samples[0], samples[1])

@@ -1,4 +1,4 @@
-"""The distance between two recordings of real vectors: register, test, and simulate what is left; or decline.
+"""The distance between two recordings of real vectors: register, test, simulate the rest; or decline.
 
 The value comes from `routes`. The recordings are also put into shared cells, whose exact coupling shows which regions
 correspond to each other; the number does not depend on them.
@@ -58,8 +58,10 @@ def distance(
     check_recordings((x, y), ("x", "y"))
     discount = check_discount(discount)
     is_metric = _is_metric(cost, metric)
+    # One number for everything: equal seeds give equal results whatever is drawn in between.
     seed = int(check_rng(0 if rng is None else rng).integers(2**31))
     divisor = scale_of(scale, (x, y))
+    # Cells serve the couplings in the result; the distance does not depend on them.
     cells = discretise(x, y, n_cells=n_cells, scale=divisor, discount=discount, rng=seed)
     on_cells = _OnCells(cells, cost, discount, threads)
     level = _LEVEL if confidence is None else confidence
@@ -70,6 +72,7 @@ def distance(
         warn(note, DataWarning)
     approximate = found.interval is None
     ends = None if found.interval is None or confidence is None else ConfidenceInterval(*found.interval, level)
+    # An approximate distance has no bounds, not even those of the chains on cells.
     details: dict[str, Any] = {"notes": notes} | ({"bounds": None} if approximate else {})
     return replace(
         on_cells.result,
@@ -88,6 +91,7 @@ def distance(
 
 def _is_metric(cost: PointCost, metric: bool | None) -> bool:
     if metric is None:
+        # Squared distances violate the triangle inequality, and of functions it is not known.
         return cost == "euclidean"
     check_flag("metric", metric)
     if not callable(cost):
@@ -130,6 +134,7 @@ def _answer(
 
     x, y = sides
     few = min(data.n_transitions for data in sides)
+    # Before anything is estimated: for identical recordings the answer is exactly 0.
     if _identical(x, y):
         return Answer("identical", 0.0, (0.0, 0.0))
     if few < FEWEST:
@@ -140,6 +145,7 @@ def _answer(
     period = np.full(x.d, np.inf) if x.period is None else x.period
     one, other = (data.mapped(lambda points: points / scale) for data in sides)
     scaled = replace(one, period=period / scale), replace(other, period=period / scale)
+    # Few long runs are cut into blocks, because resampling needs many units.
     cut = blocks(scaled)
     units = scaled if cut is None else (cut[0], cut[1])
     question = Question(
@@ -183,8 +189,10 @@ def _map_record(found: Answer, scale: Floats, names: tuple[str, ...]) -> MapFit 
     if found.fit is None:
         return None
     T, kind = found.fit.map, found.fit.kind
+    # From units of the scale back to the original ones.
     matrix, fixed = scale[:, None] * T.A / scale, scale * T.mean_x
     verdict = "conjugate" if found.mapped else "different"
+    # Bonferroni over the tests.
     rejected = tuple(f"{name} differ (p = {p:.3g})" for name, p in found.tests if p < 0.05 / len(found.tests))
     return MapFit(
         verdict, found.value if found.route == "map" else None, describe_map(kind, T, scale, names),
@@ -210,6 +218,7 @@ def describe_map(kind: str, T: Registration, scale: Floats, names: tuple[str, ..
     if kind == "shift":
         return f"y behaves as x shifted by ({_numbers(scale * T.shift)}) in {where}"
     A, free = T.A, ~T.space.periodic
+    # Near a factor of 1 the fixed point is far away and means nothing.
     if kind == "scale" and free.all() and abs(A[0, 0] - 1.0) > 1e-3:
         about = scale * (T.mean_y - A[0, 0] * T.mean_x) / (1.0 - A[0, 0])
         return f"y behaves as x scaled by {A[0, 0]:.2f} about ({_numbers(about)})"
@@ -242,5 +251,6 @@ def _notes(found: Answer, sides: tuple[Trajectories, Trajectories], *, interval:
 
 def _share_copied(sides: tuple[Trajectories, Trajectories]) -> float:
     """Share of the episodes of the shorter recording that the other holds too."""
+    # By content: copies may be in another order.
     one, other = ({episode.tobytes() for episode in data.episodes} for data in sides)
     return len(one & other) / min(len(one), len(other))

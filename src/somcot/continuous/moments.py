@@ -86,6 +86,7 @@ class Ground(NamedTuple):
     def table(self, a: Floats, b: Floats) -> Floats:
         """Cost of all pairs, (n, m)."""
         if callable(self.cost):
+            # A function sees the original units, in which it was written.
             return apart(self.cost, a * self.scale, b * self.scale, self.scale)
         return apart(self.cost, a, b, np.ones(len(self.scale)), self.space.period)
 
@@ -136,11 +137,13 @@ class Side:
                 for n, end in zip(lengths, data.terminated, strict=True)
             ]
         )
+        # Weights sum to 1 for each unit, hence to the number of units.
         centre = space.centre(data.points, weights / len(lengths))
         off = space.wrap(data.points - centre)
         weighted = off * weights[:, None]
         edges = data.boundaries[:-1]
         first = np.add.reduceat(weighted, edges, axis=0)
+        # About the common centre: moments about 0 would lose their digits far from it.
         products = (weighted[:, :, None] * off[:, None, :]).reshape(len(off), -1)
         second = np.add.reduceat(products, edges, axis=0).reshape(len(lengths), data.d, data.d)
         return cls(data, weights / len(lengths), centre, first, second)
@@ -154,16 +157,18 @@ class Side:
         """Moments with each unit counted as often as given."""
         share = np.full(self.n, 1.0 / self.n) if counts is None else counts / counts.sum()
         off = share @ self.first
+        # The covariance about the mean of this draw, not about the centre.
         return Moments(self.centre + off, np.tensordot(share, self.second, 1) - np.outer(off, off))
 
 
 def _weights(n: int, discount: float, ended: bool) -> Floats:
-    """What lies beyond a record counts at its second half; beyond an end, at the end."""
+    """Weights of points; the time after a recording counts at its second half, after termination at the end."""
     weights = (1.0 - discount) * discount ** np.arange(n)
     rest = discount**n
     if ended:
         weights[-1] += rest
     else:
+        # The first half still depends on the initial point, so it does not represent the future.
         weights[n // 2 :] += rest / (n - n // 2)
     return np.asarray(weights / weights.sum())
 
@@ -189,6 +194,7 @@ def blocks(sides: Sequence[Trajectories]) -> list[Trajectories] | None:
     """
     if any(side.n_episodes >= _ENOUGH or side.terminated.any() for side in sides):
         return None
+    # One length for both sides, so that their units are comparable.
     length = max(_SHORTEST, *(int(np.ceil(_TIMES * _correlation_time(side))) for side in sides))
     if any(int(side.lengths.min()) < _FIT * length for side in sides):
         return None
@@ -211,11 +217,13 @@ def _correlation_time(data: Trajectories) -> float:
     for run in data.episodes:
         n = len(run)
         for column in (run - run.mean(axis=0)).T:
+            # Padded to twice the length: the transform is periodic.
             spectrum = np.fft.rfft(column, 2 * n)
             correlation = np.fft.irfft(spectrum * np.conj(spectrum))[:n]
             if correlation[0] <= 0.0:
                 continue
             correlation = correlation / correlation[0]
+            # Summed up to the first small value; the noise beyond would add up.
             below = int(np.argmax(correlation < 0.05)) or n // 2
             times.append(1.0 + 2.0 * float(correlation[1:below].sum()))
     return float(np.median(times)) if times else 1.0
@@ -229,7 +237,9 @@ _MANY = 15  # restrictions from which only the largest counts: their covariance 
 
 def matrix_power(M: Floats, power: float) -> Floats:
     """Power of a symmetric positive matrix."""
+    # Symmetric up to rounding, which `eigh` would ignore on one side only.
     values, vectors = np.linalg.eigh((M + M.T) / 2.0)
+    # Bounded below, so that negative powers stay finite.
     values = np.maximum(values, 1e-12 * max(float(values.max()), 1e-300))
     return np.asarray((vectors * values**power) @ vectors.T)
 
@@ -287,6 +297,7 @@ class Registration:
 
     def moved(self, shift: Floats, M: Floats) -> Registration:
         """The map after v -> v + shift + M v."""
+        # The symmetric part: a rotation would not be an optimal map.
         step = np.eye(len(M)) + (M + M.T) / 2.0
         return Registration(self.half @ step @ self.half, self.mean_x, self.mean_y + shift @ self.half, self.space)
 
@@ -311,6 +322,7 @@ def map_between(kind: str, x: Moments, y: Moments, space: Space) -> Registration
     elif kind == "affine":
         inner = np.ix_(free, free)
         root, inverse = (matrix_power(x.covariance[inner], power) for power in (0.5, -0.5))
+        # The optimal map between Gaussian distributions.
         A[inner] = inverse @ matrix_power(root @ y.covariance[inner] @ root, 0.5) @ inverse
     return Registration(A, x.mean, x.mean if kind == "same" else y.mean, space)
 
@@ -368,6 +380,7 @@ def choose_kind(x: Moments, y: Moments, bootstrap: Resampled, n: int, space: Spa
     mean, size, mixed = rows[:d], rows[d : 2 * d], rows[2 * d :]
     free = np.flatnonzero(~space.periodic)
     fixed = size[np.flatnonzero(space.periodic)]
+    # One fewer than coordinates: equality of k sizes is k - 1 restrictions.
     even = np.array([size[k] - size[free].mean(axis=0) for k in free[:-1]]).reshape(-1, len(theta))
     restrictions = {
         "same": (mean, size, mixed),
@@ -388,6 +401,7 @@ def _contrast(x: Moments, y: Moments, space: Space) -> Floats:
     sizes = [np.sqrt(np.maximum(np.diag(side.covariance), 1e-300)) for side in (x, y)]
     mixed = [side.covariance / np.outer(s, s) for side, s in zip((x, y), sizes, strict=True)]
     upper = np.triu_indices(len(x.mean), 1)
+    # Logarithms of sizes and correlations are free of units and nearly normal.
     return np.concatenate([space.wrap(y.mean - x.mean), np.log(sizes[1] / sizes[0]), (mixed[1] - mixed[0])[upper]])
 
 
@@ -401,6 +415,7 @@ def _rejected(values: Floats, covariance: Floats, n: int) -> bool:
         squares = np.square(values) / np.maximum(np.diag(covariance), 1e-300)
         return bool(squares.max() > 2.0 * np.log(q * n))
     eigenvalues, vectors = np.linalg.eigh(covariance)
+    # Directions without variance carry no information, only rounding.
     kept = eigenvalues > 1e-10 * max(float(eigenvalues.max()), 1e-300)
     squares = np.square(vectors.T @ values)[kept] / eigenvalues[kept]
     return bool(squares.sum() > chdtri(int(kept.sum()), 1.0 - _LEVEL))
@@ -427,6 +442,7 @@ def lower_bound(x: Moments, y: Moments, bootstrap: Resampled, space: Space, *, s
     free = np.ix_(~space.periodic, ~space.periodic)
     if not (~space.periodic).any():
         return 0.0
+    # Periodic coordinates have no map of moments, so the bound leaves them out.
     line = Space(space.period[~space.periodic])
 
     def part(side: Moments) -> Moments:

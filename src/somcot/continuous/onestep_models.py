@@ -63,10 +63,12 @@ class OneStep:
         places = embedded(now, space.period)
         centre, scale = places.mean(axis=0), places.std(axis=0) + 1e-12
         q = len(centre)
+        # About 15 steps for each bump, and at least five bumps.
         m = int(min(_MOST_BUMPS, max(5, n // 15), n))
         bumps = (places[rng.choice(n, m, replace=False)] - centre) / scale
         some = rng.choice(n, min(n, _TUNED), replace=False)
         unit = now.std(axis=0) + 1e-12
+        # Width grows with the root of the dimension, as distances between points do.
         blanks = [cls(space, centre, scale, unit, bumps, w * np.sqrt(q), np.zeros((0, 0))) for w in _WIDTHS]
         scores = [ridge(blank.sums(now[some], following[some]), 1 + q)[0] for blank in blanks]
         return blanks[int(np.argmin(scores))].refitted(now, following)
@@ -93,10 +95,12 @@ class OneStep:
         H = np.empty((len(z), self.n_affine + len(bumps)))
         H[:, 0] = 1.0
         H[:, 1 : self.n_affine] = z
+        # In place: this table is the largest of the fit.
         squares = z @ bumps.T
         squares *= -2.0
         squares += np.square(z).sum(axis=1)[:, None]
         squares += np.square(bumps).sum(axis=1)
+        # Rounding may make a squared distance negative.
         np.maximum(squares, 0.0, out=squares)
         squares *= -0.5 / self.width**2
         np.exp(squares, out=H[:, self.n_affine :])
@@ -139,6 +143,7 @@ def _embedding_slope(points: Floats, space: Space) -> Floats:
 def ridge(sums: StepSums, n_affine: int) -> tuple[float, Floats]:
     """Score and weights of the best penalty, by generalised cross-validation; affine terms are not penalised."""
     n, K, r, moves = sums
+    # A tiny penalty on affine terms only keeps the system solvable.
     penalty = np.concatenate([np.full(n_affine, 1e-9), np.ones(len(K) - n_affine)])
     best: tuple[float, Floats] | None = None
     for weight in _PENALTIES:
@@ -147,6 +152,7 @@ def ridge(sums: StepSums, n_affine: int) -> tuple[float, Floats]:
         freedom = float(np.vdot(inverse, K))
         left = np.diag(moves) - 2.0 * (weights * r).sum(axis=0) + (weights * (K @ weights)).sum(axis=0)
         score = float(np.log(np.maximum(left / n, 1e-14)).mean())
+        # Beyond the degrees of freedom the criterion has no meaning; the bound keeps it finite.
         score -= 2.0 * float(np.log(max(1.0 - _CHARGE * freedom / n, 1e-3)))
         if best is None or score < best[0]:
             best = (score, weights)
@@ -169,11 +175,13 @@ def curvature(model: OneStep, now: Floats, following: Floats, unit_of: Ints) -> 
     """
     H = model.features(now, _TESTED)
     moves = model.space.wrap(following - now)
+    # Every other unit: steps of one unit are dependent, so units are not divided.
     train = unit_of % 2 == 0
     if train.all() or not train.any():
         return 0.0
     left = [_held_out(F, moves, train) for F in (H[:, : model.n_affine], H)]
     linear, curved = (residuals.T @ residuals for residuals in left)
+    # Scaled to the residuals, so that a deterministic process does not divide by 0.
     floor = (1e-9 * np.trace(linear) / len(linear) + np.finfo(float).tiny) * np.eye(len(linear))
     ratios = np.linalg.eigvals(np.linalg.solve(linear + floor, curved + floor))
     return float(np.clip(1.0 - ratios.real.min(), 0.0, 1.0))
@@ -194,6 +202,7 @@ def scatter_share(model: OneStep, now: Floats, residuals: Floats, unit_of: Ints)
         return 0.0
     products = products - products[train].mean(axis=0)
     left = _held_out(H, products, train)
+    # About the mean of the training units, as a constant was fitted to them.
     spread = np.square(products[~train]).sum(axis=0)
     return float(max(0.0, (1.0 - np.square(left).sum(axis=0) / np.maximum(spread, 1e-300)).max()))
 

@@ -53,6 +53,7 @@ def _moments(points: Floats, space: Space) -> Moments:
     centre = space.centre(points, np.full(len(points), 1.0 / len(points)))
     off = space.wrap(points - centre)
     size = float(np.square(off).mean())
+    # A small floor, as initial points may all be equal.
     return Moments(centre, off.T @ off / len(off) + (1e-9 * size + 1e-300) * np.eye(len(centre)))
 
 
@@ -63,6 +64,7 @@ def _names(d: int) -> tuple[str, ...]:
 def _root_of_two(values: Floats, low: float, high: float) -> Floats:
     """Symmetric roots of 2 x 2 matrices with entries (0, 0), (0, 1) and (1, 1), made positive first."""
     a, c = np.clip(values[:, 0], low, high), np.clip(values[:, 2], low, high)
+    # Bounded correlations keep the matrix positive.
     b = np.clip(values[:, 1] / np.sqrt(a * c), -_MOST_CORRELATED, _MOST_CORRELATED) * np.sqrt(a * c)
     root = np.sqrt(a * c - b * b)
     trace = np.sqrt(a + c + 2.0 * root)
@@ -104,14 +106,17 @@ class Pair:
         self.match_starts = match_starts
         n_steps = min(_LONGEST, int(np.log(_LATE) / np.log(discount)) + 1) if discount > 0.0 else 1
         self.weights = discount ** np.arange(n_steps + 1) if discount > 0.0 else np.array([1.0, 0.0])
+        # Normalised: the simulation ends when the remaining weight is small.
         self.weights = self.weights / self.weights.sum()
         low = np.minimum(shared.now.min(axis=0), shared.following.min(axis=0))
         high = np.maximum(shared.now.max(axis=0), shared.following.max(axis=0))
+        # A model is not trusted far beyond the data, where bumps vanish and drifts are extrapolated.
         reach = np.where(T.space.periodic, np.inf, _MARGIN * (high - low))
         self.range = low - reach, high + reach
         self.turn: Floats = np.eye(self.d) if like is None else like.turn
         self._local = self._local_covariance()
         self._noise = self._whitened()
+        # Drawn once: differences between simulations are then due to the models, not to the noise.
         self._drawn = rng.integers(len(self._noise), size=(n_steps, n))
         self._start = rng.integers(len(shared.starts), size=n)
         self.n_bumps: int
@@ -128,6 +133,7 @@ class Pair:
         r = self.shared.residuals
         H = self.shared.model.features(self.shared.now, _PLACES)
         penalty = 1e-4 * len(H) * np.ones(H.shape[1])
+        # The constant is the mean covariance, which must not be shrunk.
         penalty[0] *= 1e-7
         return np.asarray(np.linalg.solve(H.T @ H + np.diag(penalty), H.T @ (r[:, i] * r[:, j])))
 
@@ -136,6 +142,7 @@ class Pair:
         S = self.shared.covariance
         if self._local is None:
             return np.broadcast_to(matrix_power(S, 0.5), (len(features), self.d, self.d))
+        # A regression is not always positive; the roots below are bounded.
         values = features[:, : len(self._local)] @ self._local
         low, high = 1e-3 * float(np.diag(S).mean()), 25.0 * float(np.diag(S).max())
         if self.d == 1:
@@ -155,6 +162,7 @@ class Pair:
         """Residuals divided by the root of their local covariance: the noise that both sides share."""
         root = self._root(self.shared.model.features(self.shared.now, _PLACES))
         e = np.linalg.solve(root, self.shared.residuals[:, :, None])[:, :, 0]
+        # Standardised again, as the local covariance was bounded.
         e = e - e.mean(axis=0)
         return np.asarray(e @ matrix_power(residual_covariance(e), -0.5))
 
@@ -162,12 +170,14 @@ class Pair:
         """Number of bumps and penalty of the difference of the drifts that predict other units best."""
         H = self.shared.model.features(self.shared.now, _BUMPS)
         size = H.shape[1]
+        # Common and differing parts together: what both sides share must not be taken for a difference.
         F = np.hstack([H, H * self.shared.sign[:, None]])
         white = self.shared.residuals @ matrix_power(self.shared.covariance, -0.5)
         fold = self.shared.unit % _FOLDS
         grams = np.stack([F[fold == k].T @ F[fold == k] for k in range(_FOLDS)])
         mixed = np.stack([F[fold == k].T @ white[fold == k] for k in range(_FOLDS)])
         best, a = (np.inf, 0, _PENALTIES[-1]), self.shared.model.n_affine
+        # No bumps at all is a candidate: a linear difference often predicts best.
         for m in sorted({0, min(_FEW_BUMPS, size - a), size - a}):
             part = np.concatenate([np.arange(a + m), size + np.arange(a + m)])
             for weight in _PENALTIES if m else (1.0,):
@@ -217,11 +227,13 @@ class Pair:
             models.append((A, matrix_power(residual_covariance(self.shared.residuals[i]), 0.5)))
         (A, Sx), (B, Sy) = models
         radius = max(float(np.abs(np.linalg.eigvals(M)).max()) for M in (A, B))
+        # An explosive model has no stationary solution; a stable one close to it takes its place.
         if self.discount * radius**2 >= 0.999:
             A, B = 0.99 * A / radius, 0.99 * B / radius
         Q = np.eye(self.d)
         for _ in range(400):
             Q = np.eye(self.d) + self.discount * A.T @ Q @ B
+        # The nearest rotation (polar factor) maximises the correlation of the noises.
         U, _, Vt = np.linalg.svd(Sx @ Q @ Sy)
         return np.asarray((U @ Vt).T)
 
@@ -230,6 +242,7 @@ class Pair:
     def starts(self, n: int, y: Bools | None = None) -> tuple[Floats, Floats]:
         """Pairs of initial points: the same or, if they differ, related by the map of their moments."""
         every, chosen = self.shared.starts, self._start[:n]
+        # Without a significant difference of the starts, both sides begin at the same point.
         if not self.match_starts:
             return every[chosen], every[chosen].copy()
         sides = self.shared.sides if y is None else y
@@ -260,6 +273,7 @@ class Pair:
         noise = np.einsum("nij,nj->ni", self._root(H), e) @ difference.factors[0 if side < 0 else 1].T
         correction = H[:, : len(difference.drift)] @ (difference.common + side * difference.drift)
         after = model.mean(z, H) + correction + noise
+        # Clipped to the range: a single divergent path would dominate the mean.
         return np.clip(self.map.space.wrap(after), *self.range)
 
     def redrawn(self, difference: Difference) -> tuple[Trajectories, Trajectories]:
@@ -275,6 +289,7 @@ class Pair:
                 z = self._stepped(z, side, difference, self._noise[self.rng.integers(len(self._noise), size=len(z))])
                 rows.append(z)
             every = np.stack(rows, axis=1)
+            # Runs are simulated to the longest length and cut to their own.
             points = np.concatenate([run[: k + 1] for run, k in zip(every, n, strict=True)])
             ends = np.concatenate([[0], np.cumsum(n + 1)]).astype(np.int64)
             drawn.append(Trajectories(points, ends, np.zeros(len(n), np.bool_), _names(self.d)))

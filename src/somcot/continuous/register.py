@@ -1,4 +1,4 @@
-"""Register two recordings: the map T for which y behaves as T(x), refined on single steps, and tests of what is left.
+"""Register two recordings: the map T for which y behaves as T(x), refined on single steps, and tests of the rest.
 
 Where a process has been is known no better than the number of its episodes; a step is a martingale difference and is
 known as well as the number of steps. So T starts from moments and is moved until drift and scatter of the steps of both
@@ -34,6 +34,7 @@ def some_units(data: Trajectories, rng: np.random.Generator, most: int = _MOST_S
     """Random units with at most `most` steps together, at least twenty, in their order."""
     if data.n_transitions <= most:
         return np.arange(data.n_episodes)
+    # Whole units at random: the first ones might all come from one part of the state space.
     order = rng.permutation(data.n_episodes)
     n = max(20, int(np.searchsorted(np.cumsum(data.lengths[order]), most, side="right")))
     return np.sort(order[:n])
@@ -135,6 +136,7 @@ def refine(
     if q == 0:
         return Fit(kind, T, shared, np.zeros((_DRAWS, 0)))
     moves = _moves(kind, T, bootstrap, n_shifts, matrices)
+    # The uncertainty of the moments is the prior of the refinement.
     prior = np.atleast_2d(np.cov(moves.T)).reshape(q, q) + 1e-14 * np.eye(q)
     certainty = np.linalg.inv(prior + 1e-9 * np.trace(prior) / q * np.eye(q))
     cap = _CAP * np.sqrt(np.diag(prior)) + 1e-12
@@ -145,9 +147,11 @@ def refine(
             more, further = _scatter_scores(shared, n_shifts, matrices)
             information, scores = information + more, scores + further
         step = np.linalg.solve(information + certainty, scores.sum(axis=0) - certainty @ moved)
+        # Linearisation holds only near the current map.
         step = np.clip(step, -cap, cap)
         moved = moved + step
         T = _moved(T, step, n_shifts, matrices)
+        # The bumps of the first model, so that rounds differ in the map alone.
         shared = Shared.of(*sides, T, rng, shared.model)
     # The same units are drawn for moments and scores: where both err together, errors add up instead of averaging out.
     counted = np.hstack([count[:_DRAWS] - 1.0 for count in bootstrap.counts])
@@ -186,6 +190,7 @@ def _drift_scores(
     f, J = shared.model.mean_and_slope(z)
     columns = [np.eye(d)[k] - J[:, :, k] for k in range(n_shifts)]
     columns += [f @ B - np.einsum("nij,nj->ni", J, z @ B) for B in matrices]
+    # Residuals of unit variance: steps in all directions count alike.
     white = np.linalg.cholesky(np.linalg.inv(shared.covariance))
     F = np.einsum("ji,njq->niq", white, np.stack(columns, axis=2) * sign[:, None, None])
     e = shared.residuals[some] @ white
@@ -195,6 +200,7 @@ def _drift_scores(
     by_unit = times * shared.by_unit(by_step, some)
     q = len(information)
     ridge = 1e-12 * (np.trace(information) / q + 1e-300) * np.eye(q)
+    # Steps within a unit depend on each other, so their scores vary more than the information says.
     inflation = max(1.0, float(np.trace(np.linalg.solve(information + ridge, by_unit.T @ by_unit))) / q)
     return information / inflation, by_unit / inflation
 
@@ -203,6 +209,7 @@ def _scatter_scores(shared: Shared, n_shifts: int, matrices: list[Floats]) -> tu
     """As `_drift_scores`, from the scatter of steps: M changes the covariance S of the residuals of y by M S + S M."""
     n, d = shared.now.shape
     size = np.sqrt(np.diag(shared.covariance))
+    # Single large residuals must not decide.
     e = np.clip(shared.residuals, -_TAIL * size, _TAIL * size)
     i, j = pairs_of(d)
     products = e[:, i] * e[:, j]
@@ -240,6 +247,7 @@ def episode_tests(
     now, d = shared.now, shared.now.shape[1]
     moves = model.space.wrap(shared.following - now)
     e = shared.residuals + _BLUR * moves.std(axis=0) * rng.standard_normal(now.shape)
+    # A coordinate without noise has residuals of 0.
     e = e / (e.std(axis=0) + 1e-12)
     n_bumps = max(8, min(40, 160 // d))
     H = model.features(now, n_bumps)
@@ -287,8 +295,10 @@ def _permuted(values: Floats, sides: Bools, rng: np.random.Generator) -> float:
     centred = centred / (centred.std(axis=0) + 1e-9)
     U, s, _ = np.linalg.svd(centred, full_matrices=False)
     # Small directions are noise: they are damped rather than divided by.
+    # Features are correlated, so they are compared along principal directions.
     white = U * (s / np.sqrt(np.square(s) + 0.1 * np.square(s[0]) + 1e-300))
     labels = np.stack([sides, *(rng.permutation(sides) for _ in range(_PERMUTATIONS))]).astype(np.float64)
     labels = labels / labels.sum(axis=1, keepdims=True) - (1 - labels) / (1 - labels).sum(axis=1, keepdims=True)
     statistic = np.square(labels @ white).sum(axis=1)
+    # With a margin for rounding; the data count as one of the permutations.
     return float((statistic >= statistic[0] - 1e-12).mean())

@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Two recordings in units of the scale, and what is asked of them."""
+    """Two recordings in units of the scale, with the cost, the discount and the level of the interval."""
 
     x: Trajectories
     y: Trajectories
@@ -88,7 +88,7 @@ class Question(NamedTuple):
 
 
 class _Registered(NamedTuple):
-    """Moments, their bootstrap, the best map and the tests of what is left."""
+    """Moments, their bootstrap, the best map and the tests of the remaining difference."""
 
     sides: tuple[Side, Side]
     moments: tuple[Moments, Moments]
@@ -383,7 +383,7 @@ _APART = 0.1  # distance of the successors, in standard deviations
 _MOST_EPISODES = 600
 _HALVES, _QUARTERS = 60, 60
 _RATES = (0.5, 1.0)  # powers of the number of episodes with which the bias may fall
-_UNKNOWN = 0.7  # share of the bias by which its correction may be off
+_UNKNOWN = 0.7  # possible error of the correction, as a share of the bias
 _MOST_BIAS = 0.5
 _NEGLIGIBLE = 1e-4
 

@@ -68,11 +68,13 @@ class FeatureCost:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """The features of both sides, those of shared states pooled."""
+        # Unknown means are NaN, which would spread to the pooled value of the other side.
         known = [np.where(side.numbers > 0, side.means, 0.0) for side in (self.x, self.y)]
         a, b = self.pooled(known[0], known[1])
         i, j = self.shared.T
         n = self.x.numbers[i] + self.y.numbers[j]
         both = [side.means.copy() for side in (self.x, self.y)]
+        # States recorded on neither side stay NaN, for the caller to report.
         both[0][i], both[1][j] = (np.where(n > 0, v, w) for v, w in ((a[i], self.x.means[i]), (b[j], self.y.means[j])))
         return both[0], both[1]
 
@@ -86,6 +88,7 @@ class FeatureCost:
         """Numbers of states (n_x, n_y)."""
         return len(self.x.means), len(self.y.means)
 
+    # NumPy may request a copy; this is a new array in any case.
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.abs(self.signed).astype(dtype or np.float64)
 
@@ -117,10 +120,14 @@ class FeatureCost:
         from scipy.special import ndtri
 
         i, j = self.shared.T
+        # A state recorded on one side only has nothing to disagree with.
         recorded = (self.x.numbers[i] > 0) & (self.y.numbers[j] > 0)
         apart = np.where(recorded, np.abs(self.x.means[i] - self.y.means[j]), 0.0)
+        # The larger of two errors: equal values on one side would otherwise claim certainty.
         noise = np.sqrt(np.maximum(self.x.squared_errors[i] + self.y.squared_errors[j], self._if_equal()))
+        # Means of equal values may differ by rounding, where there is no noise at all.
         rounding = 1e-9 * (np.abs(self.x.means[i]) + np.abs(self.y.means[j]))
+        # Bonferroni over all shared states.
         limit = -ndtri(0.005 / max(len(i), 1)) * noise + rounding
         states = np.flatnonzero(apart > limit)
         return self.shared[states[np.argsort(-(apart - limit)[states], kind="stable")]]
@@ -149,6 +156,7 @@ class FeatureCost:
     def noise(self, rng: np.random.Generator) -> Floats:
         """Draw the error of `signed`: its difference from that of another recording of the same size."""
         sides = (rng.normal(size=len(s.means)) * np.sqrt(s.squared_errors) for s in (self.x, self.y))
+        # Shared states err together, as their values are pooled.
         return np.subtract.outer(*self.pooled(*sides))
 
     def placed(self, table: Floats, states: Sequence[Hashable] | None) -> Floats:
@@ -191,6 +199,7 @@ def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:
     """
     check_flag("pool", pool)
     x, y = _means("a", a), _means("b", b)
+    # Without pooling, equal labels are as different as any others.
     place = {label: j for j, label in enumerate(y.states)} if pool else {}
     shared = [(i, place[label]) for i, label in enumerate(x.states) if label in place]
     cost = FeatureCost(x, y, np.array(shared, dtype=np.int64).reshape(-1, 2))
@@ -199,6 +208,7 @@ def from_features(a: object, b: object, *, pool: bool = True) -> FeatureCost:
         if len(unknown):
             first = side.states[unknown[0]]
             raise ValueError(f"{name}: no reward was recorded in {len(unknown)} state(s), such as {first!r}; give it")
+    # Checked once, so that later tables need no check.
     with np.errstate(over="ignore"):
         finite(np.abs(cost.signed))
     return cost

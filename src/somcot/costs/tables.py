@@ -66,6 +66,7 @@ def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:
     x, y = real_array("a", a, 2), real_array("b", b, 2)
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"b: rows have {y.shape[1]} features, those of a have {x.shape[1]}; they must agree")
+    # Squares may overflow, which `finite` reports.
     with np.errstate(over="ignore"):
         return finite(np.sqrt(((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=2)))
 
@@ -155,6 +156,7 @@ def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None)
     """Positions of the states among the labels of a frame; the identity if the labels are mere numbers."""
     place = {label: k for k, label in enumerate(known)}
     # Each label once: with repeated labels the order would be ambiguous.
+    # Only if labels name the states exactly; otherwise numbers may be meant as positions.
     if states is not None and len(place) == len(known) == len(states) and all(state in place for state in states):
         return [place[state] for state in states]
     if known == list(range(len(known))):
@@ -261,6 +263,7 @@ def attribute(x: object, y: object, name: str) -> Floats:
            [1., 0.]])
     """
     a, b = (_attribute(side, process, name) for side, process in (("x", x), ("y", y)))
+    # Types once, instead of a check of every value for each kind.
     kinds = [set(map(type, side)) for side in (a, b)]
     if any(issubclass(kind, (list, tuple, np.ndarray)) for kind in kinds[0] | kinds[1]) and any(
         _is_vector(value) for value in (*a, *b)
@@ -279,6 +282,7 @@ def attribute(x: object, y: object, name: str) -> Floats:
     require_table(len(a), len(b))
     code: dict[Any, int] = {}
     try:
+        # Codes make the comparison of all pairs one array operation.
         codes = [np.array([code.setdefault(value, len(code)) for value in side], dtype=np.int64) for side in (a, b)]
     except TypeError:
         odd = next(value for value in (*a, *b) if not isinstance(value, Hashable))
@@ -385,6 +389,7 @@ def neighbourhood(x: object, y: object, rounds: int = 2, *, attribute: str | Non
     rounds = check_count("rounds", rounds, at_least=0, at_most=_ROUNDS)
     a, b = (_met(side, process, rounds, attribute) for side, process in (("x", x), ("y", y)))
     # One order for both directions: the cost from y to x is then the transpose, to the last bit.
+    # By `repr`, as labels of different types have no order.
     known = {label: k for k, label in enumerate(sorted({*a[0], *b[0]}, key=repr))}
     places = [[known[label] for label in labels] for labels, _ in (a, b)]
     n_x, n_y = len(a[1][0]), len(b[1][0])
@@ -405,6 +410,7 @@ _MET: WeakKeyDictionary[Any, dict[tuple[int, str | None], tuple[list[Hashable], 
 def _met(side: str, process: Any, rounds: int, attribute: str | None) -> tuple[list[Hashable], list[Floats]]:
     """The labels of a process in order of occurrence, and their `histograms`."""
     support = _support(side, process)
+    # Weak keys: the cache must not keep chains alive.
     of_process = _MET.setdefault(process, {})
     if (rounds, attribute) not in of_process:
         each = n_successors(support).tolist() if attribute is None else list(_attribute(side, process, attribute))

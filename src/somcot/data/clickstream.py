@@ -57,6 +57,7 @@ def chain(month: str) -> MarkovChain:
     MarkovChain(12 states, 48 transitions, starts in 3 states)
     """
     steps = _STEPS[month]
+    # Pages without steps, on which sessions end, stay.
     rows = [[steps.get(a, {a: 1.0}).get(b, 0.0) for b in PAGES] for a in PAGES]
     return MarkovChain(rows, [START.get(page, 0.0) for page in PAGES], states=PAGES)
 
@@ -72,6 +73,7 @@ def write(folder: Path) -> None:
     The seed was fixed before anything was computed from the draw; whether the interval of the demo holds the truth is
     left to chance.
     """
+    # Python's generator rather than NumPy's, whose streams may change between versions.
     draw = random.Random(0)
     for month, first_day in MONTHS.items():
         lines = ["session,time,page\n"]
@@ -93,6 +95,7 @@ def _session(steps: dict[str, dict[str, float]], draw: random.Random) -> Iterato
 
 def _pick(probabilities: dict[str, float], draw: random.Random) -> str:
     total = list(itertools.accumulate(probabilities.values()))
+    # Sums of probabilities may end slightly below 1.
     return list(probabilities)[min(bisect.bisect_right(total, draw.random()), len(total) - 1)]
 
 

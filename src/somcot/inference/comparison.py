@@ -78,6 +78,7 @@ class Exchangeable:
     @property
     def supports(self) -> tuple[Support, Support]:
         """The entries of both kernels."""
+        # Both sides have the entries of the pooled recording, so that any number of draws is one array.
         return self.engine.support, self.engine.support
 
     @cached_property
@@ -103,6 +104,7 @@ class Exchangeable:
     def halves(self, seed: int, n_splits: int) -> Halves:
         """Both halves of random splits of both recordings."""
         counts = self.engine.halve(seed, n_splits)
+        # A row without observations in a half keeps the probabilities of its whole recording.
         p, q = (self.engine.kernels(counts[:, g], own) for g, own in enumerate(self.observed))
         return Halves(Draws(p, q), counts)
 
@@ -113,6 +115,7 @@ class Exchangeable:
     def statistics(self, counts: Floats) -> Statistics:
         """Statistics of many groupings, (n_draws, 2, n_entries)."""
         support = self.engine.support
+        # Rows that a grouping leaves empty are those of the pooled process, where the two sides then agree.
         p, q = (self.engine.kernels(counts[:, g], self.centre) for g in (0, 1))
         distances = self.expansion.values(support, p, support, q)
         rows = row_tests(support, counts[:, 0], counts[:, 1]).statistic
@@ -135,9 +138,11 @@ class Exchangeable:
     def shrunk(self, counts: Floats, kept: Floats) -> Draws:
         """Probabilities of many draws, (n_draws, 2, n_entries), with a share of the difference of each row kept."""
         support, share = self.engine.support, kept[:, self.engine.support.rows]
+        # Towards the pooled rows of the same draw, so that both sides contain the noise of that draw.
         centre = row_shares(support, counts.sum(axis=1), self.centre)
         own = (row_shares(support, counts[:, g], rows) for g, rows in enumerate(self.observed))
         p, q = (centre + share * (rows - centre) for rows in own)
+        # Changed rows have another stationary distribution.
         if self.engine.pooled.stationary:
             p, q = (with_starts(support, drawn, rows) for drawn, rows in zip((p, q), self.observed, strict=True))
         return Draws(p, q)
@@ -146,6 +151,7 @@ class Exchangeable:
         """A permutation, and its halves."""
         grouping = self.engine.grouping(seed, index)
         whole = self.engine.kernels(self.engine.counts(grouping), self.centre)
+        # Another seed for each permutation, or all of them would be split alike.
         halves = self.engine.halve(seed + index, FACTOR_SPLITS, grouping)
         p, q = (self.engine.kernels(halves[:, g], whole[g]) for g in (0, 1))
         return Draws(*whole), Draws(p, q)
@@ -204,12 +210,15 @@ class AgainstKnown:
 
     def halves(self, seed: int, n_splits: int) -> Halves:
         """Both halves of random splits of the recording."""
+        # Random numbers of this side, the same as in a comparison of two recordings.
         counts = self._placed(self.engine.halve(seed, n_splits, first=int(self.flipped))[:, 0])
         return Halves(self._ordered(row_shares(self.support, counts, self.observed[self.flipped])), counts)
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts drawn from the known rows, (n_draws, n_entries)."""
+        # As many observations of each row as were recorded: the rows are under test, not the visits.
         totals = self.support.row_sums(self.counts).astype(np.int64)
+        # A generator for each index, so that draws can be made in any order and number.
         return np.stack([drawn_rows(self.support, totals, np.random.default_rng([seed, k])) for k in indices])
 
     def statistics(self, counts: Floats) -> Statistics:
@@ -226,8 +235,10 @@ class AgainstKnown:
     def tests(self, counts: Floats) -> RowTests:
         """Chi-squared of each row against the known row, for the data or many draws of it, (..., n_entries)."""
         n = np.add.reduceat(counts, self.support.indptr[:-1], axis=-1)
+        # Outcomes that the chain excludes count if the data show them.
         df = self.support.row_sums((self.support.probabilities > 0) | (self.counts > 0)) - 1.0
         flat = against_known(self.support, counts.reshape(-1, counts.shape[-1]))
+        # The known side is as good as observed infinitely often.
         return RowTests(flat.reshape(n.shape), df, n, np.full(n.shape, np.inf))
 
     can_shrink = True
@@ -248,10 +259,12 @@ class AgainstKnown:
 
     def _placed(self, counts: Floats) -> Floats:
         placed = np.zeros((*counts.shape[:-1], len(self.support.indices)))
+        # Entries of the chain that were never recorded stay 0.
         placed[..., self.places] = counts
         return placed
 
     def _ordered(self, recorded: Floats) -> Draws:
+        # A view: one row serves all draws.
         known = np.broadcast_to(self.support.probabilities, recorded.shape)
         return Draws(known, recorded) if self.flipped else Draws(recorded, known)
 
@@ -326,6 +339,7 @@ def compare(
     data = [side.samples for side in (x, y)]
     joint = _exchangeable(x, y)
     states = tuple(dict.fromkeys([*x.chain.states, *y.chain.states]))
+    # Without a cost between the states of one process, there is no null hypothesis to draw from.
     table = _union_cost(problem, cost, states, data) if joint else None
     if table is not None:
         units = CostUnits.of(table, least=problem.offset if isinstance(cost, FeatureCost) else None)
@@ -356,6 +370,7 @@ class CostUnits(NamedTuple):
     def of(cls, table: Floats, least: float | None = None) -> CostUnits:
         """The range of a cost; `least` is its minimum, if that is known better."""
         offset = float(table.min()) if least is None else least
+        # A constant cost has no range; its size, or 1, prevents a division by 0.
         return cls(offset, float(table.max()) - offset or abs(float(table.max())) or 1.0)
 
     def unit(self, table: Floats) -> Floats:
@@ -371,6 +386,7 @@ def _exchangeable(x: Model, y: Model) -> bool:
     """Whether recordings of both could be exchanged if the processes were equal."""
     one, other = x.samples, y.samples
     if one is not None and other is not None:
+        # Recordings of different kinds are not exchangeable even if their processes are equal.
         alike = one.discount == other.discount and one.stationary == other.stationary
         return alike and (one.initial is None) == (other.initial is None) and not known_starts_differ(one, other)
     recorded, chain = (one, y.chain) if other is None else (other, x.chain)
@@ -391,30 +407,35 @@ def _union_cost(
 ) -> Floats | None:
     """The cost between all states of both processes; None if unknown, or if equal states do not cost least."""
     labels_x, labels_y = problem.x.states, problem.y.states
+    # The same states, possibly in another order, which is that of x from here on.
     if len(states) == len(labels_x) == len(labels_y):
         place = {label: j for j, label in enumerate(labels_y)}
         table = problem.cost[:, [place[label] for label in states]]
+    # Recognised by its entries, since a table has no name.
     elif np.array_equal(problem.cost, _different(labels_x, labels_y)):
         table = _different(states, states)
     elif isinstance(cost, FeatureCost) and len(cost.shared):
         features = dict(zip(labels_y, cost.values[1], strict=True)) | dict(zip(labels_x, cost.values[0], strict=True))
         values = np.array([features[label] for label in states])
         table = costs.absolute(values, values)
+    # The merged recording has all states, on which a function can be evaluated.
     elif callable(cost) and all(side is not None for side in data):
         table = _called(cost, data)
     else:
         return None
     least = problem.offset if isinstance(cost, FeatureCost) else float(table.min())
+    # If different states could cost less than equal ones, equal processes would not have the smallest distance.
     return table if float(table.diagonal().max()) <= least else None
 
 
 def _different(x: Sequence[Hashable], y: Sequence[Hashable]) -> Floats:
-    """The cost by labels, without the remarks that `costs.labels` makes when a user asks for it."""
+    """The cost by labels, without the warnings of `costs.labels`."""
     return np.array([[float(a != b) for b in y] for a in x])
 
 
 def _called(cost: Callable[[Any, Any], Any], data: Sequence[Any]) -> Floats:
     """The cost between the states of two recordings, from a function of two recordings."""
+    # Counts cannot be merged with sequences, so both become counts.
     merged = data[0].merge(data[1]) if type(data[0]) is type(data[1]) else data[0].counted.merge(data[1].counted)
     return costs.check_cost(cost(merged, merged), merged.n_states, merged.n_states)
 
@@ -434,6 +455,7 @@ def _on_union(known: MarkovChain, engine: Engine, states: tuple[Hashable, ...]) 
     union = np.union1d(*keys)
     rows = union // n
     probabilities = np.zeros(len(union))
+    # The recording first. Rows of the chain then replace it, so that only rows unknown to the chain are estimated.
     for key, (support, _) in zip(reversed(keys), reversed(sides), strict=True):
         probabilities[np.isin(rows, np.unique(key // n))] = 0.0
         probabilities[np.searchsorted(union, key)] = support.probabilities

@@ -72,7 +72,7 @@ def _sharpest(problem: Problem, noise: float, coupling_maps: Maps, state_law: Fl
     best, to_beat = coupling_maps, _sharpness(coupling_maps, state_law)
     limit = min(MAX_STEPS, WORK // max(saddle_maps.n_cells(problem), 1))
     if limit < saddle_maps.FIRST_ROUND:
-        return coupling_maps
+        return coupling_maps  # not even one round is affordable
     max_steps = saddle_maps.FIRST_ROUND << (limit // saddle_maps.FIRST_ROUND).bit_length() - 1  # whole rounds only
     try:
         for candidate in saddle_maps.rounds(problem, max_steps=max_steps):
@@ -85,7 +85,7 @@ def _sharpest(problem: Problem, noise: float, coupling_maps: Maps, state_law: Fl
             if steps > saddle_maps.FIRST_ROUND and candidate.violation * steps > TOLERABLE * noise * max_steps:
                 break
     except MemoryLimitError:
-        return coupling_maps
+        return coupling_maps  # the maps are an improvement, not a necessity
     return best
 
 
@@ -147,7 +147,7 @@ def _near_minimum(about: Noted) -> Note:
     if about.evidence.null is not None:
         noise = about.evidence.scale * float(np.quantile(about.evidence.null, 0.95))
     if about.high is None or about.high <= 0.0:
-        return Note("near-minimum")
+        return Note("near-minimum")  # without an interval there is no size to report
     # The noise falls with the square root of the amount of data.
     size = about.problem.scale * about.high / 2.0
     return Note("near-minimum-data", size=size, times=max((2.0 * noise / about.high) ** 2, 1.0))
@@ -161,7 +161,7 @@ def _of_one_side(name: str, model: Model, about: Noted) -> Iterator[Note]:
     elif isinstance(model.samples, Samples) and has_memory(model.samples):
         yield Note("memory", name, effect=narrow) if about.by_rows else Note("memory-episodes", name)
     visits, occupancy = model.totals[:-1], model.chain.state_occupancy(about.problem.discount)
-    estimated = ~model.samples.terminal
+    estimated = ~model.samples.terminal  # terminal states need no transitions
     few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
     if len(few):
         few = few[np.argsort(-occupancy[few], kind="stable")]
@@ -305,7 +305,7 @@ def estimate(
     began = time.perf_counter()
     check_confidence(confidence)
     units = _with_deprecated(units, standard_error, n_splits, interval, n_resamples, pool_rows)
-    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))  # one number seeds permutations and half-samples
     chosen = choose_units(x, y, units, strata_of((x, y), strata, paired_by))
     weights = [None, None] if chosen.strata is None else [chosen.strata.of_sequences(k) for k in (0, 1)]
     models = fit(chosen.x, "x", weights[0]), fit(chosen.y, "y", weights[1])
@@ -328,7 +328,7 @@ def estimate(
     distance, low, high = (_clipped(problem, cost_units.to_user(value)) for value in answer)
     details.half_values = cost_units.offset + cost_units.scale * gathered.halves
     details.evidence = evidence, cost_units
-    details.blurred = evidence.noise_share > BLUR
+    details.blurred = evidence.noise_share > BLUR  # sharper maps are computed on first access
     thin = saturation(models, discount, float(np.ptp(solution.V)))
     about = Noted(models, problem, evidence, thin, features, chosen.rows, None if confidence is None else answer.high,
                   chosen.notes, comparison)  # fmt: skip
@@ -368,7 +368,7 @@ _MOST_PERMUTATIONS = 1999  # for intervals of high confidence, and for those tha
 def _n_permutations(confidence: float | None, n_joint: int) -> int:
     """Enough permutations for a p-value of half the error outside the interval."""
     if confidence is None:
-        return PERMUTATIONS
+        return PERMUTATIONS  # the p-value is the same as that of `same_process`
     wanted = math.ceil(2.0 * n_joint / (0.5 - 0.5 * confidence)) - 1
     return max(PERMUTATIONS, min(wanted, _MOST_PERMUTATIONS))
 
@@ -486,7 +486,7 @@ def _kind(engine: Engine) -> str:
 
 # --- Streams as data: the corrected estimate from counted transitions, and its interval for SOMCOT's own answer.
 
-# Options that say what to draw; the others of SOMCOT say how to solve.
+# Options for drawing; SOMCOT's other options are for solving.
 DRAWING = ("n_steps", "batch_size", "max_seconds", "checkpoint", "checkpoint_every", "resume", "order")
 
 
@@ -538,7 +538,7 @@ def _sides(x: Process, y: Process, drawn: somcot.Drawn, discount: float) -> tupl
         _counts(drawn.counts_y, drawn.initial_y, drawn.states_y, discount),
     )
     if isinstance(x, MarkovChain) and isinstance(y, MarkovChain):
-        return tables
+        return tables  # otherwise nothing would be estimated
     first, second = (
         process if isinstance(process, MarkovChain | Data) else table
         for process, table in zip((x, y), tables, strict=True)

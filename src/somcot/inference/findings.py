@@ -38,6 +38,7 @@ _LEVEL = 0.05
 def spread(keys: Ints, side_keys: Ints, values: Floats) -> Floats:
     """Values of a side on all keys, 0 for keys that it does not have."""
     order = np.argsort(side_keys, kind="stable")
+    # A key beyond the last one is clipped, and then found to be absent below.
     at = np.minimum(np.searchsorted(side_keys, keys, sorter=order), max(len(side_keys) - 1, 0))
     present = side_keys[order][at] == keys if len(side_keys) else np.zeros(len(keys), np.bool_)
     return np.where(present, values[order][at] if len(side_keys) else 0.0, 0.0)
@@ -64,6 +65,7 @@ def findings(result: Result) -> Findings:
         keys = np.concatenate([times[0][k][0], times[1][k][0], *(() if tally is None else (tally.keys,))])
         keys = np.unique(keys)
         parts.append(_Changes.of(keys, [spread(keys, *side[k]) for side in times], tally))
+    # States and steps are one family of tests, adjusted together.
     adjusted = _adjusted(np.concatenate([part.pvalues for part in parts]), np.concatenate([p.least for p in parts]))
     n, (of_states, of_steps), sizes = len(states), parts, None if tallies is None else tallies.sizes
     first, second = adjusted[: len(of_states.keys)], adjusted[len(of_states.keys) :]
@@ -120,11 +122,12 @@ class _Changes(NamedTuple):
 
         Differences are those of the weighted times or, with the `sizes` of both recordings, of the shares of units.
         """
-        # Events say what is new, where they are known; otherwise the chain does.
+        # Events decide what is new, if they are known; otherwise the chain does.
         present = np.where(self.events >= 0, self.events > 0, self.times > 0.0)
         alone, marked = present[0] != present[1], adjusted <= _LEVEL
         shares = self.times if sizes is None else self.units / np.array(sizes)[:, None]
         change = shares[1] - shares[0]
+        # Keys come last, so that ties have a fixed order.
         for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
             kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
             grows = np.sign(change[k])
@@ -162,6 +165,7 @@ def count_visits(
     groups = np.zeros(sum(sizes), dtype=np.int64) if strata is None else strata.pooled
     kept = [_units(side, own, place, n) for side, own in zip(engine.recordings, engine.bounds, strict=True)]
     tables = [_tested([side[k] for side in kept], sizes, groups) for k in (0, 1)]
+    # Blocks are more numerous than the sequences they were cut from.
     whole = sum(sizes) == engine.pooled.n_episodes
     return Visits(tables[0], tables[1], sizes, "sequences" if whole else "blocks")
 
@@ -212,6 +216,7 @@ def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Ta
     events = np.stack([np.bincount(k, side[2], len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)])
     units = np.stack([np.bincount(k, minlength=len(keys)) for k in at])
     threshold = np.zeros(len(keys), dtype=np.int64)
+    # What most units contain is compared by how often they do, at the threshold that divides the units most evenly.
     often = np.flatnonzero(units.sum(axis=0) > sum(sizes) / 2)
     for k in often.tolist():
         counts = np.sort(np.concatenate([side[2][own == k] for side, own in zip(sides, at, strict=True)]))
@@ -319,6 +324,7 @@ def _tied(result: Result, centre: Floats) -> Floats:
     """How much each probability differs between optimal plans: those of slightly changed costs are vertices."""
     makeup = result.makeup
     assert makeup is not None
+    # A fixed seed, so that equal results have equal matches.
     rng, size = np.random.default_rng(0), _SMALL * (float(np.ptp(makeup.cost)) or 1.0)
     apart = np.zeros(centre.shape)
     for _ in range(_PLANS):

@@ -94,7 +94,7 @@ class Pooled(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the data say about a distance.
+    """The statistics of the data from which the interval follows.
 
     Attributes
     ----------
@@ -126,6 +126,7 @@ class Evidence(NamedTuple):
     @property
     def rise(self) -> float:
         """Increase of the distance when the variance of the noise doubles."""
+        # The mean of few halves may fall below the plug-in by chance.
         return max(self.half - self.plugin, 0.0)
 
     @property
@@ -190,6 +191,7 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
     z = float(ndtri(1.0 - tail / n_joint))
     d, floor = evidence.plugin, max(evidence.kink, 0.0)
     estimate = _estimate(evidence, tail)
+    # Wider towards a kink, where the distance reacts more strongly to noise.
     low = max(evidence.kink - (1.0 + _LEAN * evidence.noise_share) * z * evidence.error, 0.0)
     if evidence.null is not None:
         if bar is None:
@@ -198,6 +200,7 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
             level = float(np.quantile(evidence.null, 1.0 - tail / n_joint))
             bar = Bar(level, evidence.pvalue <= tail / n_joint + 1e-9, evidence.observed)
         scale = min(1.0, d / max(bar.observed, 1e-12))
+        # A rejected null hypothesis means a positive distance, so 0 must be excluded even if no bound does.
         low = max(d - scale * bar.level, low, LEAST) if bar.exceeded else 0.0
     low = min(low, max(d, floor))
     high = min(max(_upper(evidence, z), low), max(1.0, low))
@@ -237,6 +240,7 @@ def _estimate(evidence: Evidence, tail: float) -> float:
     differences are spread over the rows as noise is.
     """
     d, noise, pooled = evidence.plugin, evidence.expected, evidence.pooled
+    # Two recordings of one process would show as much.
     if evidence.null is not None and d <= noise:
         return 0.0
     floor = max(evidence.kink, 0.0)
@@ -244,6 +248,7 @@ def _estimate(evidence: Evidence, tail: float) -> float:
         return 0.5 * (floor + max(min(evidence.straight, math.sqrt(max(d * d - noise * noise, 0.0))), floor))
     estimate = min(max(pooled.distance + pooled.misfit, floor), max(evidence.straight, floor))
     rejected = evidence.pvalue is None or evidence.pvalue <= tail + 1e-9
+    # If the test does not reject, the misfit may be noise, so it is not added.
     return estimate if rejected else min(estimate, pooled.distance)
 
 
@@ -329,6 +334,7 @@ def gather(
         factor=_factor(comparison, seed),
     )
     tests = comparison.tests(comparison.counts)
+    # Memory within sequences makes rows more variable than their tests assume, so the effect is needed first.
     effect = design_effect(tests, test.rows)
     kept = kept_shares(calibrated(tests, test.rows, effect))
     if pool and comparison.can_shrink:
@@ -350,6 +356,7 @@ def _pooled(
     shares = kept_shares_of_many(calibrated(comparison.tests(halves.counts), test.rows, effect), kept.prior)
     again = centre.values(*_sides(comparison, comparison.shrunk(halves.counts, shares)))
     noisy = [
+        # The deviations of the halves from the data, added to the pooled rows and cut off at 0.
         row_shares(support, np.maximum(rows + half - own, 0.0), rows)
         for support, rows, half, own in zip(comparison.supports, once, halves.draws, comparison.observed, strict=True)
     ]
@@ -380,6 +387,7 @@ def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
         centre = _solved(comparison, whole, left_out=_LEFT_OUT)
         bias += centre.value
         rise += float(centre.values(*_sides(comparison, halves)).mean()) - centre.value
+    # Pure noise is the least; few draws make the ratio unreliable, hence the upper limit.
     return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
 
 
@@ -538,5 +546,6 @@ def _occupancy_variance(model: Model, slope: RowGradient, discount: float) -> fl
     sums = sums[sums.any(axis=1)]
     system = np.block([[information, sums.T], [sums, np.zeros((len(sums), len(sums)))]])
     G = _entry_slopes(model, slope)[:n_entries]
+    # Entries with very small occupancy make the system nearly singular.
     solution = np.linalg.lstsq(system, np.append(G, np.zeros(len(sums))), rcond=1e-12)[0]
     return max(float(G @ solution[:n_entries]) / model.samples.n_transitions, 0.0)

@@ -51,6 +51,7 @@ class Model:
     def known_rows(self) -> NDArray[np.bool_]:
         """Which rows are known rather than estimated, initial row last."""
         known = np.full(self.chain.n_states + 1, self.samples is None)
+        # An initial distribution that was given is known although the rows are not.
         known[-1] |= self.samples is not None and self.samples.initial is not None
         return known
 
@@ -67,6 +68,7 @@ class Model:
         """The derivative along the rows, including their effect on an initial distribution derived from them."""
         if not self.starts_in_the_long_run:
             return slope
+        # The chain rule: the stationary distribution changes with the rows.
         added = slopes(self.chain.support, self.chain.initial, slope.initial)
         return replace(slope, values=slope.values + added)
 
@@ -84,6 +86,7 @@ def fit(process: ChainOrData, name: str = "", weights: Floats | None = None) -> 
     """
     if isinstance(process, MarkovChain):
         return Model(process, np.zeros(len(process.support.indices), dtype=np.int64), None)
+    # Notes on the fit name the argument of the user.
     with relayed(name):
         chain = process.chain()
     indptr, indices, _ = chain.support
@@ -95,6 +98,7 @@ def fit(process: ChainOrData, name: str = "", weights: Floats | None = None) -> 
         return _weighted(chain, process, weights)
     counts = np.zeros(len(indices), dtype=np.int64)
     counts[place] = seen.values
+    # Known starts were not observed, and samples of the occupancy have no first states.
     if not process.starts_known and process.discount is None:
         counts[indptr[n] :] = process.start_counts[indices[indptr[n] :]]
     return Model(chain, counts, process)
@@ -110,6 +114,7 @@ def _weighted(chain: MarkovChain, samples: Samples, weights: Floats) -> Model:
         first = samples.now[samples.offsets[:-1]].astype(np.int64)
         counts += np.bincount(support.locate(np.full(len(first), n), first), weights, len(counts))
     totals = support.row_sums(counts)[support.rows]
+    # Rows without observations keep the probabilities of the unweighted fit.
     shares = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), support.probabilities)
     filled = Support(support.indptr, support.indices, shares)
     if samples.stationary:
@@ -120,6 +125,7 @@ def _weighted(chain: MarkovChain, samples: Samples, weights: Floats) -> Model:
     from scipy.sparse import csr_array  # slow to import
 
     kernel = csr_array((filled.probabilities[:end], support.indices[:end], support.indptr[:-1]), shape=(n, n))
+    # Weighted sums are rounded, hence the normalisation.
     changed = MarkovChain(kernel, initial, states=chain.states, normalize=True)
     return Model(changed, np.rint(counts).astype(np.int64), samples)
 
@@ -131,6 +137,7 @@ def on_entries(support: Support, chain: MarkovChain) -> Support:
     present = (chain_support.rows[place] == rows) & (chain_support.indices[place] == support.indices)
     shares = np.where(present, chain_support.probabilities[place], 0.0)
     sums = support.row_sums(shares)[rows]
+    # A row with most of its mass on other entries is a different row, so it is not replaced.
     shares = np.where(sums > 0.5, shares / np.maximum(sums, 0.5), support.probabilities)
     return Support(support.indptr, support.indices, shares)
 
@@ -156,6 +163,7 @@ def with_starts(support: Support, shares: Floats, fallback: Floats) -> Floats:
     """
     staying = np.flatnonzero(support.indices == support.rows)
     stuck = np.zeros((*shares.shape[:-1], len(support.indptr) - 1), dtype=np.bool_)
+    # A row that was only seen to stay would absorb all stationary mass.
     stuck[..., support.rows[staying]] = shares[..., staying] >= 1.0
     filled = np.where(stuck[..., support.rows], fallback, shares)
     flat = filled.reshape(-1, shares.shape[-1])
@@ -185,6 +193,7 @@ def split_rows(
     need = sizes.copy()
     taken = np.zeros((n_draws, len(counts)), dtype=np.int64)
     lengths = np.diff(indptr)
+    # One entry of all rows at a time: given what is left, each is hypergeometric.
     for j in range(int(lengths.max())):
         rows = np.flatnonzero(lengths > j)
         good = np.broadcast_to(counts[indptr[rows] + j], (n_draws, len(rows)))
@@ -201,11 +210,13 @@ def saturation(models: tuple[Model, ...], discount: float, settling: float = np.
     Near discount 1, errors accumulate only until the processes mix, over `settling` steps.
     """
     steps = 1.0 / (1.0 - discount)
+    # Near 1 the horizon is longer than the mixing time, after which errors no longer add up.
     steps = min(steps, settling) if discount > CLOSE else steps
     total = 0.0
     for model in models:
         support, visits = model.chain.support, model.totals[:-1]
         spread = support.row_sums(np.sqrt(support.probabilities * (1.0 - support.probabilities)))[:-1]
+        # sqrt(2 / pi) standard errors is the mean absolute error, half of which is total variation.
         error = np.where(visits > 0, 0.5 * np.sqrt(2.0 / np.pi) * spread / np.sqrt(np.maximum(visits, 1)), 0.0)
         total += float(model.chain.state_occupancy(discount) @ error)
     return total * steps

@@ -194,14 +194,14 @@ def same_process(
     check_text("statistic", statistic, "distance", "pearson")
     n_permutations = check_count("n_permutations", n_permutations, at_most=MOST_PERMUTATIONS)
     check_flag("progress", progress)
-    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
+    seed = int(check_rng(0 if rng is None else rng).integers(2**62))  # one number seeds all permutations
     names = ("x", "y") if y is not None else [f"x[{i}]" for i in range(len(recordings))]
     engine = _engine(recordings, strata_of(recordings, strata, paired_by, names))
     _warn_few(engine)
     _warn_of_names(recordings)
     report = meter(n_permutations) if progress else None
     if statistic == "distance":
-        if discount is None:
+        if discount is None:  # only the distance has a horizon
             raise TypeError("discount: needed for statistic='distance'; statistic='pearson' does without")
         discount = check_discount(discount)
         offset, scale, unit = _in_units(pooled_cost(cost, recordings, engine.pooled), engine.n_groups)
@@ -240,7 +240,7 @@ class Groups:
 
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts of permutations, (n_draws, n_groups, n_entries)."""
-        return self.engine.regroup(seed, indices)
+        return self.engine.regroup(seed, indices)  # each index has its own random stream
 
     @cached_property
     def centre(self) -> Floats:
@@ -256,7 +256,7 @@ class Groups:
         """Two groups: their first-order distance. More: squared distances to the pooled process, weighted by size."""
         support = self.engine.support
         chi = chi_squared(support, counts)
-        unused = np.empty((len(counts), 0))
+        unused = np.empty((len(counts), 0))  # row statistics are for intervals only
         if self.cost is None:
             return Statistics(chi, chi, unused)
         kernels = self.engine.kernels(counts, self.centre)
@@ -312,7 +312,7 @@ def _warn_few(engine: Engine) -> None:
     if not isinstance(engine, WholeSequences):
         return
     ways = engine.n_permutations
-    if ways < 1 / _LEVEL:
+    if ways < 1 / _LEVEL:  # the smallest possible p-value exceeds the level
         sizes = {"episodes": len(engine.observed), "groups": engine.n_groups, "ways": ways, "least": 1 / ways}
         warn(Note("few-permutations", **sizes), DataWarning)
 
@@ -326,7 +326,7 @@ def _warn_of_names(recordings: Sequence[Samples]) -> None:
 def _in_units(table: Floats, n_groups: int) -> tuple[float, float, Floats]:
     """Offset and scale that convert distances, or sums of squares, to the user's units; the cost in [0, 1]."""
     least, spread = float(table.min()), float(table.max() - table.min()) or 1.0
-    offset, scale = (least, spread) if n_groups == 2 else (0.0, spread**2)
+    offset, scale = (least, spread) if n_groups == 2 else (0.0, spread**2)  # squares have no offset
     return offset, scale, (table - least) / spread
 
 
@@ -345,7 +345,7 @@ def pooled_cost(cost: Any, recordings: Sequence[Samples], pooled: Samples | Coun
     agree = all(set(recording.states) == set(states) for recording in recordings)
     if agree and len(recordings) == 2:
         order = [recordings[1].states.index(label) for label in states]
-        return costs.check_cost(array, n, n)[:, order]
+        return costs.check_cost(array, n, n)[:, order]  # columns in the order of x
     if array.shape != (n, n):
         raise ValueError(
             f"cost: shape is {array.shape}; episodes are permuted, so it must have the cost between all states of all "
@@ -359,7 +359,7 @@ def _doubt_features(cost: str | costs.FeatureCost, recordings: Sequence[Samples]
     """Refuse costs that the test cannot see: rewards that differ in one state."""
     if isinstance(cost, str):
         if len(recordings) > 2:
-            return
+            return  # for more than two there is no pairwise cost
         cost = costs.from_features(*recordings)
     if cost.kept_apart:
         raise ValueError(
@@ -430,11 +430,11 @@ def markov_order(samples: Data, *, max_order: int = 3, rng: int | np.random.Gene
     max_order = check_count("max_order", max_order)
     generator = check_rng(0 if rng is None else rng)
     pvalues = tuple(_order_pvalue(Occurrences.of(_steps(samples), k), generator) for k in range(1, max_order + 1))
-    accepted = [k for k, p in enumerate(pvalues, 1) if p > _LEVEL]
+    accepted = [k for k, p in enumerate(pvalues, 1) if p > _LEVEL]  # orders that the test does not reject
     return MarkovOrder(min(accepted, default=max_order + 1), pvalues)
 
 
-_KNOWN_MEMORY: WeakKeyDictionary[Samples, bool] = WeakKeyDictionary()  # a matrix asks once per pair
+_KNOWN_MEMORY: WeakKeyDictionary[Samples, bool] = WeakKeyDictionary()  # read once per pair of a matrix
 
 
 def has_memory(samples: Samples) -> bool:
@@ -442,7 +442,7 @@ def has_memory(samples: Samples) -> bool:
     if samples.offsets is None:
         return False
     if samples not in _KNOWN_MEMORY:
-        _KNOWN_MEMORY[samples] = _violates_order_one(samples)
+        _KNOWN_MEMORY[samples] = _violates_order_one(samples)  # weak keys: recordings are not kept alive
     return _KNOWN_MEMORY[samples]
 
 
@@ -452,7 +452,7 @@ def _violates_order_one(samples: Samples) -> bool:
         return False
     values = _chi_squared_of_words(*words, samples.n_states, _QUICK, np.random.default_rng(0))
     chance, spread = float(values[1:].mean()), float(values[1:].std(ddof=1))
-    excess = float(values[0]) - chance
+    excess = float(values[0]) - chance  # above the mean of the permutations
     return excess > max(_CLEAR * spread, _STRONG * len(words.next), 0.0)
 
 
@@ -482,7 +482,7 @@ class Occurrences(NamedTuple):
             return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), steps.now[:0])
         word = steps.numbered([steps.now[first + i] for i in range(k)])
         key = word * steps.n_states + steps.now[first - 1]
-        order = np.argsort(key, kind="stable")
+        order = np.argsort(key, kind="stable")  # stable, so that permutations do not depend on the platform
         return cls(_edges(word[order]), _edges(key[order]), steps.following[last[order]])
 
 
@@ -490,7 +490,7 @@ def _steps(samples: Samples, most: int | None = None) -> EpisodeSteps:
     """The first `most` steps, all by default."""
     assert samples.offsets is not None
     end = samples.n_transitions if most is None else min(most, samples.n_transitions)
-    offsets = np.unique(np.minimum(samples.offsets, end))
+    offsets = np.unique(np.minimum(samples.offsets, end))  # an episode that is cut keeps its beginning
     return EpisodeSteps(samples.now[:end], samples.following[:end], offsets, samples.n_states)
 
 
@@ -503,7 +503,7 @@ def _order_pvalue(words: Occurrences, rng: np.random.Generator) -> float:
     if not len(words.next):
         return 1.0
     values = _chi_squared_of_words(*words, int(words.next.max()) + 1, _PERMUTATIONS, rng)
-    as_large = int((values[1:] >= values[0] * (1.0 - 1e-12)).sum())
+    as_large = int((values[1:] >= values[0] * (1.0 - 1e-12)).sum())  # equal up to rounding counts as large
     return (1 + as_large) / (_PERMUTATIONS + 1)
 
 
@@ -528,7 +528,7 @@ def _permuted(word, block, following, n, n_permutations, rng):  # type: ignore[n
         for w in range(word.size - 1):
             lo, hi = word[w], word[w + 1]
             if trial > 0:
-                for t in range(hi - 1, lo, -1):
+                for t in range(hi - 1, lo, -1):  # Fisher-Yates, within the k-gram only
                     other = lo + int(rng.random() * (t - lo + 1))
                     following[t], following[other] = following[other], following[t]
             for t in range(lo, hi):
@@ -540,7 +540,7 @@ def _permuted(word, block, following, n, n_permutations, rng):  # type: ignore[n
                     # (c + 1)^2 - c^2 more in the numerator of this cell
                     total += (hi - lo) * (2.0 * cell[b] + 1.0) / ((last - first) * margin[b])
                     cell[b] += 1.0
-                for t in range(first, last):
+                for t in range(first, last):  # cleared entry by entry, as the table may be much larger
                     cell[following[t]] = 0.0
                 begin += 1
             for t in range(lo, hi):

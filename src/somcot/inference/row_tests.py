@@ -103,10 +103,13 @@ def _pairs(result: Result, makeup: ContributionInputs, n: int, apart: bool) -> t
     top = [(int(k) // share.shape[1], int(k) % share.shape[1]) for k in order if share.flat[k] > 0]
     errors = _errors(result, makeup, top)
     total = result.plugin or 0.0
+    # The estimate is smaller than the plug-in, so its parts are tested after the same shrinkage.
     shrunk = result.distance / total if result.plugin is not None and total > 0.0 else 1.0
     marked = np.zeros(len(top), np.bool_)
+    # Without a significant difference, no part of it is significant, whatever its own error.
     if apart and _above_noise(result):
         pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top, errors, strict=True)]
+        # All positive pairs count as tests, not only those that are listed.
         marked = benjamini_hochberg(np.array(pvalues), int((share > 0).sum()))
     return tuple(
         PairShare(
@@ -149,11 +152,13 @@ def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int
     scale = float(np.abs(makeup.cost).max()) or 1.0
     problem = UnitProblem(*supports, makeup.cost / scale, result.discount)
     pairs = reachable_pairs(problem)
+    # Pairs that cannot be reached have no potential.
     V = np.where(np.isnan(result.potential), 0.0, result.potential) / scale
     sweep = Sweep(problem, pairs)
     sweep.improve(V)
     kernel, start = sweep.kernel()
     occupancy = discounted_occupancy(kernel, start, result.discount)
+    # Rows of the kernel weigh discount times occupancy, the initial row 1 - discount.
     weight = np.append(result.discount * occupancy, 1.0 - result.discount)
     errors = []
     for i, j in top:
@@ -168,6 +173,7 @@ def _pair_errors(result: Result, makeup: ContributionInputs, top: list[tuple[int
 def _row_variance(rows: RowCounts, slopes: Floats) -> float:
     """Sum over rows of the variance of the slopes, divided by the observations of the row; 0 for known rows."""
     support = rows.support
+    # Slopes are defined up to a constant for each row.
     centred = slopes - support.row_sums(support.probabilities * slopes)[support.rows]
     totals = support.row_sums(rows.counts)[support.rows]
     return float((support.probabilities * centred**2 / np.where(totals > 0, totals, np.inf)).sum())
@@ -263,6 +269,7 @@ def _difference_pvalues(entries: _Entries) -> Floats:
     if two.any():
         a, b, m, k = entries.seen_x[two], entries.seen_y[two], entries.rows_x[two], entries.rows_y[two]
         tails = hypergeom.cdf(a, m + k, a + b, m), hypergeom.sf(a - 1, m + k, a + b, m)
+        # Twice the smaller tail: conservative, but valid for skewed distributions.
         pvalues[two] = np.minimum(1.0, 2.0 * np.minimum(*tails))
     for seen, rows, other_rows, truth in (
         (entries.seen_x, entries.rows_x, entries.rows_y, entries.q),
@@ -273,6 +280,7 @@ def _difference_pvalues(entries: _Entries) -> Floats:
             tails = binom.cdf(seen[one], rows[one], truth[one]), binom.sf(seen[one] - 1, rows[one], truth[one])
             pvalues[one] = np.minimum(1.0, 2.0 * np.minimum(*tails))
     known = (entries.rows_x == 0) & (entries.rows_y == 0)
+    # Between known chains every difference is certain.
     pvalues[known & (entries.p != entries.q)] = 0.0
     return pvalues
 

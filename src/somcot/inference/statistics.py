@@ -399,14 +399,10 @@ def _standard(subject: Subject, seed: int) -> list[tuple[float, float]]:
     return [(float(v.mean()), float(v.std(ddof=1)) or 1.0) for v in apart[:2]]
 
 
-# --- Pooled rows: an empirical-Bayes estimate that shrinks rows not distinguishable by the data towards each other
-#
-# The statistics of all rows determine how many rows are equal and how large the other differences are:
-# T ~ (1 + lam) chi2(df) with lam = tau^2 / noise, tau^2 = 0 or on a grid, weights by expectation-maximisation. A pair
-# of rows keeps a share h of its difference, h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)), f = lam / (1 + lam),
-# the share that gives differences of the right *size*: near 0 the distance is homogeneous of degree 1, so a posterior
-# mean, which is smaller, would be biased. In sequences with memory, the observations of a row are not independent: mean
-# and variance of each row's statistic over permutations give its scale and its degrees of freedom.
+# --- Pooled rows: an empirical-Bayes estimate that shrinks rows not distinguishable by the data towards each other:
+# T ~ (1 + lam) chi2(df) with lam = tau^2 / noise, tau^2 = 0 or on a grid, weights by expectation-maximisation. A row
+# keeps h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)) of its difference, f = lam / (1 + lam), the share that gives
+# the right *size*: the distance is homogeneous of degree 1 near 0, so a posterior mean, which is smaller, is biased.
 
 LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the median noise of a row
 RATIO = 2.0  # ratio of neighbouring variances on the grid

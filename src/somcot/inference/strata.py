@@ -1,9 +1,9 @@
 """What may be permuted with what: recordings of the same kind, and with strata or pairs, sequences of the same task.
 
-A stratum is what a sequence was asked to do: its task, its customer segment, its ward. If two recordings have different
+A stratum is the task of a sequence, its customer segment, or its ward, for example. If two recordings have different
 mixes of strata, they differ even if nothing behaves differently. With strata,
 
-- sequences are permuted within their stratum, so the test asks whether any stratum behaves differently;
+- sequences are permuted within their stratum, so the null hypothesis is that no stratum behaves differently;
 - every sequence has a weight, so that each recording has the mix of both recordings together: of n_g sequences of
   recording g, of which n_gs are in stratum s, each of these counts (n_g / N) (N_s / n_gs) times;
 - half-samples halve every stratum of every recording and are weighted in the same way.
@@ -65,6 +65,7 @@ class Strata:
         """All recordings get the mix of all of them together."""
         sizes = _sizes(codes, len(labels))
         mix = sizes.sum(axis=0) / sizes.sum()
+        # Weights change the mix of a recording and keep its number of sequences.
         weights = np.divide(sizes.sum(axis=1, keepdims=True) * mix, sizes, out=np.zeros(sizes.shape), where=sizes > 0)
         return cls(codes, labels, weights, paired, name)
 
@@ -86,6 +87,7 @@ class Strata:
     @property
     def n_permutations(self) -> int:
         """Number of distinct permutations within the strata."""
+        # Python's integers do not overflow.
         ways, left = 1, self.sizes.sum(axis=0)
         for own in self.sizes[:-1]:
             ways *= prod(comb(int(n), int(k)) for n, k in zip(left, own, strict=True))
@@ -98,8 +100,10 @@ class Strata:
 
     def permuted(self, observed: Ints, rng: np.random.Generator) -> Ints:
         """The recording of each sequence after a random permutation within the strata."""
+        # Sorted by stratum, in random order within each.
         within = np.lexsort((rng.random(len(observed)), self.pooled))
         grouping = np.empty_like(observed)
+        # The labels of a stratum's members, assigned in that random order.
         grouping[within] = observed[np.argsort(self.pooled, kind="stable")]
         return grouping
 
@@ -111,6 +115,7 @@ class Strata:
         strata = self.pooled[members]
         if self.paired:
             n = len(self.labels)
+            # Whole tasks: a task whose runs were in both halves would not be paired in either.
             first = np.zeros((n_splits, n), dtype=np.bool_)
             for split in range(n_splits):
                 first[split, rng.permutation(n)[: _half(n, rng)]] = True
@@ -123,12 +128,14 @@ class Strata:
         begins = np.cumsum(sizes) - sizes
         factors = np.zeros((2 * n_splits, len(members)))
         for split in range(n_splits):
+            # Of an odd number, either half may be the larger one.
             halves = sizes // 2 + (sizes % 2) * rng.integers(0, 2, size=len(sizes))
             order = np.lexsort((rng.random(len(members)), cells))
             place = np.arange(len(members)) - np.repeat(begins, sizes)
             taken = np.empty(len(members), dtype=np.bool_)
             taken[order] = place < np.repeat(halves, sizes)
             for half, (inside, number) in enumerate(((taken, halves), (~taken, sizes - halves))):
+                # A half with fewer sequences of a stratum gives them more weight, so that the mix is the same.
                 share = np.where(sizes > 1, sizes / (2.0 * np.maximum(number, 1)), 1.0)
                 factors[2 * split + half] = inside * share[cells]
         return factors
@@ -163,6 +170,7 @@ def known_starts_differ(x: Data, y: Data) -> bool:
     """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
     if x.initial is None or y.initial is None:
         return False
+    # By label, as the two recordings may list their states in different orders.
     laws = [dict(zip(samples.states, initial, strict=True)) for samples, initial in ((x, x.initial), (y, y.initial))]
     return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
 
@@ -251,6 +259,7 @@ def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: 
     ranked = tuple(rank[side] for side in codes)
     column = value if isinstance(value, str) else None
     found = Strata.of(ranked, tuple(order), paired=paired_by is not None, name=column)
+    # With ranked labels, so that the error lists them in a stable order.
     _refuse_one_sided(argument, found, names)
     if found.paired and len(found.labels) < 2:
         raise ValueError(f"paired_by: found one task, {order[0]!r}; pairs need several, so leave out paired_by")
@@ -272,6 +281,7 @@ def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names
         )
     labels = []
     for side, recording, name in zip(sides, samples, names, strict=True):
+        # A string has a length too: one label for each letter.
         if isinstance(side, (str, bytes)) or not hasattr(side, "__len__"):
             raise TypeError(f"{argument}: for {name} found {side!r}, expected one label for each sequence")
         if len(side) != recording.n_episodes:
@@ -284,6 +294,7 @@ def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names
         wrong = next((value for value in plain if not isinstance(value, Hashable)), None)
         if wrong is not None:
             raise TypeError(f"{argument}: found the label {wrong!r} for {name}, expected text, numbers or the like")
+        # NaN differs from itself.
         missing = [k for k, label in enumerate(plain) if label is None or label != label]
         if missing:
             raise ValueError(
@@ -335,6 +346,7 @@ def attached(argument: str, value: Any, recordings: Mapping[Any, Any]) -> tuple[
     changed = {}
     for label, recording in recordings.items():
         (labels,) = _labels(argument, (value[label],), [recording], [repr(label)])
+        # An object array, as NumPy would turn mixed labels into text and tuples into a table.
         column = np.empty(len(labels), dtype=object)
         column[:] = labels
         about = {**recording.episode_attributes, argument: column}

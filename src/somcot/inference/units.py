@@ -87,6 +87,7 @@ class WholeSequences:
     ) -> WholeSequences:
         """Pool recordings; equal labels are the same state. With `length`, units are blocks of that many steps."""
         bounds = [_pieces(recording, length) for recording in recordings]
+        # Strata forbid bundles, whose sequences could be of different strata.
         size = 1 if strata is not None else -(-sum(len(own) - 1 for own in bounds) // _MOST_UNITS)
         parts = [_bundled(len(own) - 1, size) if size > 1 else np.arange(len(own) - 1) for own in bounds]
         sizes = [int(part.max()) + 1 for part in parts]
@@ -122,6 +123,7 @@ class WholeSequences:
         """Number of distinct permutations."""
         if self.strata is not None:
             return self.strata.n_permutations
+        # The multinomial coefficient, group by group.
         left = np.cumsum(np.bincount(self.observed)[::-1])[::-1]
         return prod(comb(int(n), int(k)) for n, k in zip(left, np.bincount(self.observed), strict=True))
 
@@ -130,6 +132,7 @@ class WholeSequences:
         """The chain of a single recording, of weighted sequences if there are strata."""
         if self.strata is None:
             return self.support
+        # Weighted counts have other probabilities than the pooled chain.
         own = self.kernels(self.counts(self.observed)[0], self.support.probabilities)
         return Support(self.support.indptr, self.support.indices, own)
 
@@ -178,6 +181,7 @@ class WholeSequences:
         whole = self.counts(grouping)
         halves = np.empty((2 * n_splits, *whole.shape))
         for g in range(self.n_groups):
+            # Each group has a stream of its own, so that it does not depend on the size of the others.
             rng, own = np.random.default_rng([seed, 1, first + g]), np.flatnonzero(grouping == g)
             taken = np.zeros((n_splits, len(grouping)))
             for split in range(n_splits):
@@ -210,6 +214,7 @@ class WholeSequences:
     def _table(self) -> Floats | csr_array:
         """Counts of each unit for each entry of the support, (n_entries, n_units); sparse if that is large."""
         shape = len(self.support.indices), len(self.observed)
+        # A dense product is faster as long as the table is small.
         if shape[0] * shape[1] <= _MOST_CELLS:
             cells = np.zeros(shape[0] * shape[1])
             for slot, unit in self._entries():
@@ -335,6 +340,7 @@ class SingleTransitions:
         """Draws without replacement, `sizes` per row; of independent samples as many altogether, from any row."""
         if self.pooled.discount is None:
             return split_rows(counts, self.support.indptr, sizes, rng)
+        # Independent samples come from any state, so the numbers per row vary too.
         drawn: Ints = rng.multivariate_hypergeometric(counts, int(sizes[0].sum()), size=len(sizes), method="marginals")
         return drawn
 
@@ -359,6 +365,7 @@ def engine_of(
 
 def _pieces(recording: Samples, length: int | None) -> Ints:
     """First transitions, and the end: of the sequences, or of blocks of about `length` steps inside them."""
+    # Independent samples are units of one transition.
     if recording.offsets is None:
         return np.arange(recording.n_transitions + 1)
     if length is None:
@@ -431,7 +438,7 @@ def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
         any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
         for i, effect in enumerate(effects)
     ]
-    chosen = grows.index(False, 1)  # at the latest the last, which has no longer one to compare with
+    chosen = grows.index(False, 1)  # the last one always qualifies, as it has no successor
     return lengths[chosen - 1], not grows[0]
 
 
@@ -492,26 +499,18 @@ def choose_units(x: ChainOrData, y: ChainOrData, units: str = "auto", strata: St
         raise ValueError(f"units: found {units!r}, expected one of {', '.join(map(repr, UNITS))}")
     if strata is not None and units not in ("auto", "sequences"):
         raise ValueError(f"units: found {units!r}, but strata and pairs consist of whole sequences; leave out units")
-    sides, rows, length, notes = _choose([x, y], units, stratified=strata is not None)
-    return Chosen(sides[0], sides[1], rows, length, notes + _of_pairs(strata), strata)
+    sides, rows, length, notes = _choose([x, y], units, strata)
+    return Chosen(sides[0], sides[1], rows, length, notes, strata)
 
 
 def chosen_engine(recordings: Sequence[Data], strata: Strata | None = None) -> tuple[Engine, tuple[Note, ...]]:
     """Two or more recordings cut into units as `choose_units` does, and its notes."""
-    sides, rows, length, notes = _choose(recordings, "auto", stratified=strata is not None)
-    engine = engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows, strata=strata)
-    return engine, notes + _of_pairs(strata)
-
-
-def _of_pairs(strata: Strata | None) -> tuple[Note, ...]:
-    """Tasks are to pairs what sequences are otherwise: however many runs a task has, it is halved as a whole."""
-    if strata is None or not strata.paired or len(strata.labels) >= SEQUENCES:
-        return ()
-    return (Note("few-tasks", n=len(strata.labels), least=SEQUENCES),)
+    sides, rows, length, notes = _choose(recordings, "auto", strata)
+    return engine_of([side for side in sides if isinstance(side, Data)], length, rows=rows, strata=strata), notes
 
 
 def _choose(
-    sides: Sequence[ChainOrData], units: str, *, stratified: bool = False
+    sides: Sequence[ChainOrData], units: str, strata: Strata | None = None
 ) -> tuple[Sequence[ChainOrData], bool, int | None, tuple[Note, ...]]:
     recorded = [side for side in sides if isinstance(side, Data)]
     whole = [side for side in recorded if isinstance(side, Samples) and side.discount is None]
@@ -520,16 +519,18 @@ def _choose(
             raise TypeError(Note("needs-episodes", purpose=f"units={units!r}"))
         return sides, True, None, ()
     few = [side.n_episodes < SEQUENCES for side in whole]
-    if units == "transitions" or (units == "sequences" or (units == "auto" and not any(few))):
-        return sides, units == "transitions", None, ()
     told: list[Note] = []
-    if not stratified and all(few) and len(whole) == len(sides) and all(_can_be_stationary(side) for side in whole):
+    if strata is not None and strata.paired and len(strata.labels) < SEQUENCES:  # tasks are halved as a whole
+        told.append(Note("few-tasks", n=len(strata.labels), least=SEQUENCES))
+    if units == "transitions" or (units == "sequences" or (units == "auto" and not any(few))):
+        return sides, units == "transitions", None, tuple(told)
+    if strata is None and all(few) and len(whole) == len(sides) and all(_can_be_stationary(side) for side in whole):
         sides = whole = [side.with_start("stationary") for side in whole]
         told.append(Note("few-long-recordings", n=min(side.n_episodes for side in whole)))
     for name, side in zip("xy" if len(sides) == 2 else map(str, range(len(sides))), sides, strict=True):
         if isinstance(side, Samples) and side.n_episodes < SEQUENCES and not side.starts_known:
             told.append(Note("few-sequences", name, n=side.n_episodes, least=SEQUENCES))
-    if stratified:  # blocks of one sequence belong to one stratum, so they say nothing about another
+    if strata is not None:  # blocks of one sequence belong to one stratum, so they carry no information about another
         return sides, False, None, tuple(told)
     length, independent = block_length(whole)
     if not independent:

@@ -140,6 +140,11 @@ def times_of(times: object, n: int) -> tuple[Floats, bool]:
         missing = np.isnat(array)
         array = array.astype("M8[us]").astype(np.int64)
     elif array.dtype.kind not in "iuf":
+        if array.dtype.kind == "U" and array.size:
+            raise TypeError(
+                f"times: found text such as {str(array.flat[0])!r}, expected numbers or dates; "
+                "numpy.array(times, dtype='datetime64[us]') converts ISO dates"
+            )
         raise TypeError(f"times: found entries of type {array.dtype}, expected numbers or dates")
     else:
         missing = ~np.isfinite(array)
@@ -468,8 +473,7 @@ def _check_places(states: Array, n: int) -> None:
 class Window(NamedTuple):
     """A ring buffer: transition number k, starting at 1, is at position (k - 1) modulo the size.
 
-    Where whole sequences are scored, their transitions are consecutive, and the last one of a stage leads to -ENDED or
-    -CUT_OFF, unless the stage is full.
+    Transitions of scored sequences are consecutive; the last of a stage leads to -ENDED or -CUT_OFF unless it is full.
     """
 
     now: Codes  # -1 before a first state

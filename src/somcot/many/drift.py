@@ -238,14 +238,18 @@ def drift(
     n, seed = max(199, requested) if n_permutations is None else requested, check_count("rng", rng or 0, at_least=0)
     report = meter(len(pairs)) if progress else None
     comparisons: list[tuple[Result, float]] = []
-    where: dict[Note, list[str]] = {}  # the comparisons that each note concerns
+    where: dict[Note, list[str]] = {}  # the comparisons that each note concerns; none if it names a period
     for k, (one, other) in enumerate(pairs):
         with collected() as about_pair:
             place = [seed, labels.index(one), labels.index(other)]  # each comparison has its own random numbers
             strata_of((kept[other], kept[one]), **options, names=(_name(other), _name(one)))  # errors name the periods
             comparisons.append(_compared(kept[other], kept[one], cost, discount, confidence, n, place, grouping))
+        sides = {"x": _name(other), "y": _name(one)}
         for note in about_pair:
-            where.setdefault(note, []).append(f"{_name(one)} against {_name(other)}")
+            if note.about in sides:  # it is about the period, with whatever it is compared
+                where.setdefault(Note(note.code, sides[note.about], **note.values), [])
+            else:
+                where.setdefault(note, []).append(f"{_name(one)} against {_name(other)}")
         if report is not None:
             report(k + 1, len(pairs), comparisons[-1][0].distance)
     adjusted = holm([pvalue for _, pvalue in comparisons])
@@ -343,7 +347,8 @@ def _notes(few: Mapping[Hashable, int], where: Mapping[Note, Sequence[str]]) -> 
         yield Note("periods-left-out", n=len(few), least=LEAST, periods=f"{shown}{more}")
     for note, places in where.items():
         if note.code not in _NO_NEWS:
-            yield note.within(f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}")
+            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            yield note.within(f"{places[0]}{more}" if places else "")
 
 
 def short(value: float) -> str:

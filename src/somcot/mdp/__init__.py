@@ -1,4 +1,4 @@
-"""Markov decision processes: bisimulation metrics, aggregation of states, and what recorded transitions say.
+"""Markov decision processes: bisimulation metrics, aggregation of states, and estimates from recorded transitions.
 
 The metric is that of Ferns, Panangaden and Precup: two states are close if every action yields similar rewards and
 leads to states that are close.

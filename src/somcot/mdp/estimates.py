@@ -6,7 +6,7 @@ that the data cannot distinguish are pooled (`somcot.inference.statistics`); mea
 The interval inverts the distribution of the estimate along the path from equal processes (t = 0) over the pooled
 (t = 1) to the counted ones (t = 2): for each t, recordings are drawn with the recorded numbers of visits, and their
 estimates have mean m(t) and standard deviation s(t). The ends are the distances at those t where the observed estimate
-is z standard deviations above or below m(t). The estimate is pooled anew in every draw: its bias is small for any t,
+is z standard deviations above or below m(t). The estimate is pooled again in every draw: its bias is small for any t,
 while that of the counted distance depends on differences too small to be seen, which no path through the data knows.
 Steps are taken as independent given state and action, which is what a decision process means.
 """
@@ -95,6 +95,7 @@ def distance(
     began = time.perf_counter()
     check_confidence(confidence)
     discount = check_discount(discount)
+    # Actions of y in the order of x, so that rows of both sides correspond.
     y = with_actions_of(check_mdp("x", x), check_mdp("y", y))
     sizes = [side.n_transitions if isinstance(side, RecordedMDP) else 0 for side in (x, y)]
     pair = _Pair.of(x, y, _policy(x, y, policy), discount, threads)
@@ -158,6 +159,7 @@ class _Side(NamedTuple):
         counts[at[entries.rows], place[entries.columns]] = entries.number
         variance[at], reward[at] = process.reward_variances.ravel(), process.rewards.ravel()
         if not process.start_known:
+            # One observation per episode.
             counts[-1, place] = process.initial * process.n_episodes
         tried = counts.sum(axis=1) > 0
         law[tried] = counts[tried] / counts[tried].sum(axis=1, keepdims=True)
@@ -177,6 +179,7 @@ class _Side(NamedTuple):
 
     def filled_from(self, other: _Side) -> _Tables:
         """Rows without data are those of the other side."""
+        # Missing on both sides: each keeps its own absorbing row, and the two do not differ.
         take = self.missing & ~other.missing
         law = np.where(take[:, None], other.tables.law, self.tables.law)
         return _Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
@@ -191,12 +194,15 @@ class _Side(NamedTuple):
             self.counts.copy(),
             self.variance.copy(),
         )
+        # Rows on the path are differences, which rounding can make slightly negative.
         shares = np.maximum(law[tried], 0.0)
         counts[tried] = rng.multinomial(visits[tried], shares / shares.sum(axis=1, keepdims=True))
         law[tried] = counts[tried] / visits[tried, None]
         rows = tried[:-1]
         n = visits[:-1][rows]
+        # Normal by the central limit theorem; the distribution of single rewards is not needed.
         reward[rows] += rng.normal(size=len(n)) * np.sqrt(variance[rows] / n)
+        # The variance is estimated again in each draw, with the error of so few observations.
         degrees = np.maximum(n - 1, 1)
         variance[rows] *= np.where(n > 1, rng.chisquare(degrees) / degrees, 1.0)
         return _Side(_Tables(law, reward), counts, variance, self.known)
@@ -224,6 +230,7 @@ class _Pair:
         index = {label: i for i, label in enumerate(states)}
         one, other = (_Side.of(side, np.array([index[label] for label in side.states]), n) for side in (x, y))
         if policy is not None:
+            # Only the end of episodes can be a state of y alone, where all actions do the same.
             policy = np.vstack([policy, np.full((n - len(policy), m), 1.0 / m)])
         return cls(one, other, states, policy, discount, threads)
 
@@ -265,6 +272,7 @@ class _Pair:
 
     def between(self, t: float) -> tuple[_Tables, _Tables]:
         """Both processes on the path from equal (t = 0) over pooled (t = 1) to counted (t = 2)."""
+        # Piecewise linear in t: from 0 to h, then from h to 1.
         rows, rewards = (t * h if t <= 1.0 else h + (t - 1.0) * (1.0 - h) for h in self.kept)
         middle = self.middle
 
@@ -307,6 +315,7 @@ class _Pair:
             expected = both * (visits / N)[:, None]
             terms = np.divide((side.counts - expected) ** 2, expected, out=np.zeros_like(both), where=expected > 0)
             T += terms.sum(axis=1)
+        # With fixed margins the expectation is df N / (N - 1); the factor makes it df.
         T *= (N - 1.0) / N
         df = np.where((n > 0) & (m > 0), (both > 0).sum(axis=1) - 1, 0)
         noise = 1.0 / np.maximum(n, 1.0) + 1.0 / np.maximum(m, 1.0)
@@ -333,6 +342,7 @@ class _Pair:
         tested &= noise > 0
         one, other = self.tables
         T = np.divide((one.reward - other.reward) ** 2, noise, out=np.zeros(len(n)), where=tested)
+        # Bounded, or nearly deterministic rewards would dominate the prior, which is fitted to all rows.
         return np.minimum(T, _LARGEST), tested.astype(np.float64), np.where(tested, noise, 1.0)
 
     # --- The interval
@@ -353,6 +363,7 @@ class _Pair:
         at = np.array([self.solve(*self.between(0.0)).value, self.estimate, self.counted.value])
         m, s = np.array(means), np.array(errors)
         low, high = (_inverted(self.estimate, m + side * z * s, at) for side in (1.0, -1.0))
+        # The ends are in order and contain the estimate, although means of few draws may cross.
         return min(low, self.estimate), max(low, high, self.estimate)
 
     def drawn(self, one: _Tables, other: _Tables, rng: np.random.Generator) -> _Pair:
@@ -363,6 +374,7 @@ class _Pair:
 
 def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
     """The distance where `observed` is expected on the path; linear between its points, and beyond the last."""
+    # Means of few draws may fall along the path; inversion needs a monotone curve.
     rising = np.maximum.accumulate(expected)
     if observed >= rising[-1]:
         return float(distances[-1] + observed - rising[-1])
@@ -372,7 +384,7 @@ def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
 
 
 def _policy(x: MDP, y: MDP, policy: Any) -> Floats | None:
-    """The probability of each action in each state of x; in the end of episodes any action will do."""
+    """The probability of each action in each state of x; at the end of episodes all actions are equivalent."""
     if policy is None:
         return None
     law = policy_law(x, policy)

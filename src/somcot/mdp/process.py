@@ -138,6 +138,7 @@ def check_mdp(name: str, value: Any) -> MDP:
 def _check_shapes(transitions: Floats, rewards: Floats) -> None:
     n, n_actions, n_next = transitions.shape
     if n != n_next or 0 in transitions.shape:
+        # Many libraries put the actions first.
         hint = "; move the actions to the middle: transpose(1, 0, 2)" if n_actions == n_next else ""
         raise ValueError(f"transitions: shape is {transitions.shape}, expected (states, actions, states){hint}")
     if rewards.shape != (n, n_actions):
@@ -154,8 +155,10 @@ def _stochastic(table: Floats, states: tuple[Hashable, ...], actions: tuple[Hash
             f"transitions: the probability of going from state {states[s]!r} to {states[t]!r} under action "
             f"{actions[a]!r} is {table[s, a, t]:.6g}, expected at least 0"
         )
+    # Huge entries may sum to infinity, which the next check reports.
     with np.errstate(over="ignore"):
         sums = table.sum(axis=2)
+    # Written as "not <=", so that NaN is refused too.
     wrong = np.argwhere(~(np.abs(sums - 1.0) <= ROW_TOLERANCE))
     if len(wrong):
         s, a = (int(k) for k in wrong[0])
@@ -172,14 +175,13 @@ def policy_law(mdp: MDP, policy: Any) -> Floats:
     """The probability of each action in each state, (n, n_actions)."""
     n, n_actions = mdp.rewards.shape
     # Labels are looked up first: an array would convert mixed labels to text and split tuples.
-    # Before NumPy: an array of mixed labels would become text.
     named = isinstance(policy, Sequence) and all(isinstance(a, Hashable) and a in mdp.actions for a in policy)
     if not named and np.ndim(policy) == 2:
         return _check_law(mdp, real_array("policy", policy, 2))
     chosen = list(policy) if named else np.asarray(policy).tolist()
     if not isinstance(chosen, list) or len(chosen) != n:
         last = (
-            # Readers add "terminated" as a last state, which policies of the original process do not know.
+            # Readers add "terminated" as a last state, which policies of the original process do not include.
             f"; the last state is {mdp.states[-1]!r}, where any action will do"
             if mdp.states[-1] == "terminated"
             else ""

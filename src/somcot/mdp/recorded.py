@@ -85,12 +85,14 @@ class RecordedMDP(MDP):
         offsets: Ints,
         initial: Floats | None,
     ) -> None:
+        # Used unless `initial` is given: the first states of the recorded episodes.
         start = np.bincount(steps[0][offsets[:-1]], minlength=len(states)) / (len(offsets) - 1)
         fields: dict[str, object] = {
             "states": states, "actions": actions, "offsets": offsets, "start_known": initial is not None,
             "initial": start if initial is None else initial,
             **dict(zip(("now", "action", "following", "reward"), steps, strict=True)),
         }  # fmt: skip
+        # The dataclass is frozen and its arrays read-only, because everything counted below is cached.
         for name, value in fields.items():
             object.__setattr__(self, name, value)
             if isinstance(value, np.ndarray):
@@ -147,11 +149,14 @@ class RecordedMDP(MDP):
         _check_lengths(columns, reward)
         (now, following), labels = _encode(columns, ("states", "next_states"), "state", n_states)
         (action,), choices = _encode(columns, ("actions",), "action", n_actions)
+        # Cut before the next lines: steps join where one ends in the state in which the next begins, and the state
+        # after a terminated step is about to be replaced.
         cut = cut_episodes(now, following, terminated, truncated, None)
         ended = np.zeros(len(now), np.bool_) if terminated is None else np.asarray(terminated).astype(np.bool_)
         labels, now, following = _with_end(labels, now, following, ended, n_states is not None)
         if len(labels) == 1 and n_states is None:
             raise ValueError(f"states: all transitions are in the one state {labels[0]!r}; at least two are needed")
+        # Checked against the final labels, which include the end.
         start = None if initial is None else check_start_law(initial, labels, normalize=False)
         if start is None and cut.n_gaps > _GUESSED * len(now):
             warn(Note("starts-guessed", share=Share(cut.n_gaps, len(now))), DataWarning)
@@ -175,6 +180,7 @@ class RecordedMDP(MDP):
     @cached_property
     def visits(self) -> Ints:
         """How often each action was tried in each state, (n, n_actions)."""
+        # In 64 bits: codes have 32, and the product may not fit.
         rows = self.now.astype(np.int64) * self.n_actions + self.action
         return np.bincount(rows, minlength=self.n_states * self.n_actions).reshape(self.n_states, self.n_actions)
 
@@ -192,6 +198,7 @@ class RecordedMDP(MDP):
         distinct, place = _ranked(keys, n * self.n_actions * n)
         number = np.bincount(place, minlength=len(distinct)).astype(np.float64)
         mean = np.bincount(place, self.reward, len(distinct)) / number
+        # Around the mean of each outcome: sums of raw squares would lose their digits for rewards far from 0.
         squares: Floats = np.bincount(place, (self.reward - mean[place]) ** 2, len(distinct)).astype(np.float64)
         return Outcomes(distinct // n, distinct % n, number, mean, squares)
 
@@ -207,6 +214,7 @@ class RecordedMDP(MDP):
     def _frequencies(self) -> Floats:
         """Relative frequencies of the next states; untried actions stay in place, with a warning."""
         n, m = self.n_states, self.n_actions
+        # Before allocation: the table is dense, and numbers of states that come from data can be very large.
         require(8.0 * n * m * n, f"a table of {n} states and {m} actions", "use fewer states")
         untried = self.untried
         if untried.any():
@@ -217,6 +225,7 @@ class RecordedMDP(MDP):
         table = np.zeros((n * m, n))
         entries = self.outcomes
         table[entries.rows, entries.columns] = entries.number / self.visits.ravel()[entries.rows]
+        # An action that was never tried stays in its state, so that every row is a distribution.
         alone = np.flatnonzero(self.visits.ravel() == 0)
         table[alone, alone // m] = 1.0
         return table.reshape(n, m, n)
@@ -236,8 +245,10 @@ class RecordedMDP(MDP):
         """
         entries, size = self.outcomes, self.visits.size
         apart = entries.reward - self.rewards.ravel()[entries.rows]
+        # Variation within outcomes plus variation between them: both are part of the reward of an action.
         squares = np.bincount(entries.rows, entries.squares + entries.number * apart**2, size)
         degrees = np.maximum(self.visits.ravel() - 1, 0)
+        # A single observation shows no variance, so it takes that of all rows together.
         shared = float(squares.sum()) / max(int(degrees.sum()), 1)
         return np.where(degrees > 0, squares / np.maximum(degrees, 1), shared).reshape(self.visits.shape)
 
@@ -270,6 +281,7 @@ class RecordedMDP(MDP):
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths)
         parts = (self.now[steps], self.action[steps], self.following[steps], self.reward[steps])
+        # An estimated initial distribution follows the chosen episodes; a known one stays.
         return RecordedMDP(self.states, self.actions, parts, offsets, self.initial if self.start_known else None)
 
     def __repr__(self) -> str:
@@ -296,7 +308,9 @@ def plain(name: str, value: MDP) -> MDP:
 
 def _column(name: str, values: Any) -> Column:
     """Labels; a table of integers is a column of tuples."""
+    # Tensors convert themselves. Lists stay lists, as NumPy would turn mixed labels into text.
     array = values if isinstance(values, np.ndarray) or not hasattr(values, "__array__") else np.asarray(values)
+    # Replay buffers often store a column as a table of width 1.
     if isinstance(array, np.ndarray) and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "iu":
@@ -308,12 +322,14 @@ def _tuples(table: Array) -> list[Hashable]:
     """The rows as tuples, equal ones one object: distinct rows are found by numbers, which sort fast."""
     low = table.min(axis=0) if len(table) else np.zeros(table.shape[1], np.int64)
     spans = (table.max(axis=0) - low + 1).tolist() if len(table) else [1] * table.shape[1]
+    # As floats, because a product of integers could overflow unnoticed.
     if np.prod([float(span) for span in spans]) >= 2**62:
         return [tuple(row) for row in table.tolist()]
     keys = np.zeros(len(table), np.int64)
     for k, span in enumerate(spans):
         keys = keys * span + (table[:, k] - low[k])
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    # An empty object array first: `np.array` would turn tuples of equal length into a table.
     names = np.empty(len(first), dtype=object)
     names[:] = [tuple(row) for row in table[first].tolist()]
     rows: list[Hashable] = names[place].tolist()
@@ -363,8 +379,10 @@ def _with_end(
         raise ValueError(
             f"states: {END!r} is the label of the state after terminated steps; rename the one in the data"
         )
+    # Whatever was recorded after the end, often the first observation of the next episode, is not a successor.
     following = np.where(ended, np.int32(len(labels)), following)
     names = (*labels, END)
+    # With a given number of states all are kept, so that recordings of one environment have the same states.
     if fixed:
         return names, now, following
     seen = np.zeros(len(names), np.bool_)
@@ -375,6 +393,7 @@ def _with_end(
 
 def _ranked(keys: Ints, bound: int) -> tuple[Ints, Ints]:
     """The distinct keys in order and the place of each key among them; with a table where that is smaller."""
+    # Sorting pays off only if the table would be much larger than the data.
     if bound > 4 * len(keys) + 1_000_000:
         distinct, place = np.unique(keys, return_inverse=True)
         return distinct, place

@@ -1,4 +1,4 @@
-"""From a model to the recorded process: how far the value of a policy may be off, and how much it may lose."""
+"""From a model to the recorded process: bounds of the error of the predicted value of a policy, and of its loss."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def transfer_bound(
     holdout: float | None = None,
     rng: int | np.random.Generator | None = None,
 ) -> TransferBound:
-    """How far the value of a policy may be from what the model says, and how much it may lose.
+    """Bound the error of the value that a model predicts for a policy, and the loss of the policy.
 
     With about this confidence, ``|value in the model - value in the recorded process| <= value_error``, and
     ``best value there - the policy's value there <= policy_loss``. This is a large-sample statement: measured on random
@@ -137,7 +137,7 @@ def transfer_bound(
         function of those, a RecordedMDP with the states of the model, returns a policy.
     confidence : float
     unvisited : {"worst", "model"}
-        What an action does that the recording never tried: the worst within `value_range`, or what the model says.
+        The outcome of actions that were never tried: the worst within `value_range`, or that of the model.
     value_range : (float, float), optional
         Smallest and largest possible value. By default those of the least and the largest reward at every step.
     method : {"delta", "proved"}
@@ -174,11 +174,13 @@ def transfer_bound(
     tested = recorded
     fitted: RecordedMDP | None = None
     if holdout is not None:
+        # Judged by other episodes than those it was fitted to: otherwise the interval would be too optimistic.
         fitted, tested = _split(recorded, holdout, rng)
     elif callable(policy):
         raise ValueError("policy: found a function, which fits a policy to episodes; pass holdout too, such as 0.5")
     world = World.of(model, tested, options)
     chosen = _chosen_policy(model, policy, fitted, world, options)
+    # On the union of the states, as the recording may have states that the model lacks.
     law = world.placed(policy_law(model, chosen))
     ends = (proved if options.method == "proved" else delta)(world, law, options)
     return _bound(model, world, law, chosen, options, ends)
@@ -191,11 +193,15 @@ def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options,
     V = np.linalg.solve(np.eye(len(P)) - options.discount * P, (law[world.place] * model.rewards).sum(axis=1))
     outside = np.ones(len(start), np.bool_)
     outside[world.place] = False
+    # The model starts where the recording does, unless it lacks some of these states.
     weight = start[world.place] if not start[outside].any() else model.initial
     value_model = float(weight @ V)
     visits = occupancy(world.law, law, start, options.discount)
+    # Discounted visits sum to 1 / (1 - discount); the last factor makes them a share.
     never = float((visits[:, None] * law)[(world.visits == 0) & ~stays(world)].sum() * (1.0 - options.discount))
+    # The larger deviation that the interval allows, on either side of the model's value.
     error = max(ends.high - value_model, value_model - ends.low, 0.0)
+    # Stable, so that ties are in the order of the states on all platforms.
     order = np.argsort(-ends.shares, axis=None, kind="stable")[:10]
     m = len(world.actions)
     rows = tuple(
@@ -205,7 +211,9 @@ def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options,
         for k in order.tolist()
         if ends.shares.flat[k] > 0
     )
+    # A deterministic policy is shown as actions, a stochastic one as rows of probabilities.
     policy = tuple(chosen) if np.ndim(chosen) == 1 else tuple(map(tuple, np.asarray(chosen).tolist()))
+    # The loss compares the best value that the data allow with the worst value of this policy.
     return TransferBound(
         value_model, ValueInterval(ends.estimate, ends.low, ends.high), error, max(ends.best_high - ends.low, 0.0),
         options.confidence, never, options.method == "proved", policy, rows,
@@ -224,7 +232,9 @@ def _split(data: RecordedMDP, holdout: Any, rng: Any) -> tuple[RecordedMDP, Reco
     k = round(share * n)
     if not 0 < k < n:
         raise ValueError(f"holdout: {share} of {n} episode(s) leaves one part empty; record more episodes")
+    # A fixed seed by default: equal calls must give equal bounds.
     order = check_rng(0 if rng is None else rng).permutation(n)
+    # Sorted, so that both parts keep the order of time.
     return data.take(np.sort(order[k:])), data.take(np.sort(order[:k]))
 
 
@@ -236,11 +246,14 @@ def _chosen_policy(model: MDP, policy: Any, fitted: RecordedMDP | None, world: W
     if policy is not None:
         return policy
     if fitted is None:
+        # This policy does not depend on the recording, so all episodes may be used to judge it.
         _, actions = best(model, options.discount)
         return tuple(model.actions[a] for a in actions)
+    # Rows without data follow the model: to choose a policy, some behaviour is needed, not a bound.
     other = World.of(model, fitted, options._replace(unvisited="model"))
     n = other.n
     process = MDP(other.law, other.reward)
     _, actions = best(process, options.discount)
+    # The two additional states of best and worst value.
     assert len(actions) == n + 2
     return tuple(model.actions[actions[k]] for k in other.place)

@@ -89,6 +89,8 @@ class Rows(NamedTuple):
         """
         law, reward = model
         low, high = seen
+        # The variance of a reward in [low, high] is at most (mean - low) (high - mean). `share` is how much of that
+        # the recorded rewards have, and the rewards of the model are given the same share.
         varied = (visits * np.maximum(self.squares - self.reward**2, 0.0)).sum()
         most = (visits * np.maximum((self.reward - low) * (high - self.reward), 0.0)).sum()
         share = min(float(varied / most), 1.0) if most > 0 else 0.0
@@ -140,6 +142,8 @@ class World(NamedTuple):
         squares = np.zeros(shape[:2])
         entries = data.outcomes
         s, a, t = where[entries.rows // m], order[entries.rows % m], where[entries.columns]
+        # Outcomes are distinct, so their entries can be assigned; several of them share a row, whose sums are added
+        # up.
         counts[s, a, t], cross[s, a, t] = entries.number, entries.number * entries.reward
         np.add.at(total, (s, a), entries.number * entries.reward)
         np.add.at(squares, (s, a), entries.squares + entries.number * entries.reward**2)
@@ -153,15 +157,20 @@ class World(NamedTuple):
         untried, modelled = (visits == 0) & ~known, model_law.sum(axis=2) > 0
         free = untried if options.unvisited == "worst" else untried & ~modelled
         law = np.where((visits > 0)[..., None], counts / tried[..., None], model_law)
+        # The end of episodes and the two additional states are absorbing, also where the model differs.
         for k in (n, n + 1, *ended):
             law[k] = model_law[k] = np.eye(n + 2)[k]
+        # Neither recorded nor modelled: midway between best and worst, for the estimate only. Bounds replace these
+        # rows.
         lacking = law.sum(axis=2) == 0
         law[lacking, n], law[lacking, n + 1] = 0.5, 0.5
         reward = np.where(visits > 0, total / tried, model_reward)
         seen = [*(float(end(side)) for side in (data.reward, model.rewards) for end in (np.min, np.max))]
+        # The reward after the end is 0, which may lie outside the recorded range.
         seen += [0.0] if len(ended) else []
         scale = 1.0 - options.discount
         ends = options.value_range or (min(seen) / scale, max(seen) / scale)
+        # A reward of (1 - discount) times a value, earned at every step, is worth that value.
         reward[n:], reward[ended] = np.array([[scale * ends[1]], [scale * ends[0]]]), 0.0
         start = np.zeros(n + 2)
         start[where] = data.initial
@@ -265,6 +274,7 @@ class _Estimate(NamedTuple):
 def estimate(world: World, policy: Floats, end: int, discount: float, beyond: Floats | None = None) -> _Estimate:
     """The value of a policy; `beyond` has the values of states that it does not reach, which only the model reaches."""
     V, visits = _followed(world, world.rows, policy, end, discount, beyond)
+    # Errors come from the smoothed rows: a row seen once or twice would claim to have no variance.
     smooth = _followed(world, world.smooth, policy, end, discount, beyond)
     variance = (smooth[1][:, None] * policy) ** 2 * _row_variance(world, smooth[0], discount)
     return _Estimate(float(world.start @ V), variance, V, visits, smooth)
@@ -284,6 +294,7 @@ def _row_variance(world: World, V: Floats, discount: float) -> Floats:
     law, reward, squares, cross = world.smooth
     mean = reward + discount * law @ V
     second = squares + 2.0 * discount * (cross @ V) + discount**2 * (law @ V**2)
+    # Where the outcome is certain, rounding may leave a tiny negative variance.
     variance = np.maximum(second - mean**2, 0.0) / np.maximum(world.visits, 1.0)
     return np.where(world.known | (world.visits == 0), 0.0, variance)
 
@@ -311,6 +322,7 @@ def best_high(world: World, policy: Floats, options: Options) -> float:
     law, reward = world.with_free(0), world.rewards_with(0)
     beyond, first = best(MDP(law, reward), discount)
     starts = [policy, np.eye(law.shape[1])[first]]
+    # The search is local: policies that prefer uncertain rows, more and less strongly, are further starting points.
     for strength in (0.3, 1.0, 3.0):
         V, actions = beyond, first
         for _ in range(3):
@@ -330,17 +342,21 @@ def _climbed(world: World, policy: Floats, z: float, discount: float, beyond: Fl
 
     top, now = upper(policy)
     for _ in range(50):
+        # Visits times advantage: the first-order change of the value if one action were replaced.
         gain = now.visits[:, None] * (reward + discount * law @ now.V - now.V[:, None])
         (V, w), own = now.smooth, now.variance.sum(axis=1, keepdims=True)
+        # The variance with this state's part replaced by that of the other action.
         changed = np.maximum(now.variance.sum() - own + w[:, None] ** 2 * _row_variance(world, V, discount), 0.0)
         promise = gain + z * (np.sqrt(changed) - np.sqrt(now.variance.sum()))
         promise[(policy == 1.0) | (w[:, None] <= _REACHED)] = -np.inf
         moves = promise.max(axis=1) > 1e-10 * (1.0 + abs(top))
         single = [divmod(int(k), m) for k in np.argsort(-promise, axis=None, kind="stable")[:_TRIED]]
+        # All promising changes at once often succeed and save evaluations; single changes are the safe choice.
         trials = [np.where(moves[:, None], np.eye(m)[promise.argmax(axis=1)], policy)]
         trials += [np.where((states == s)[:, None], np.eye(m)[a], policy) for s, a in single if promise[s, a] > -np.inf]
         for trial in trials:
             high, new = upper(trial)
+            # A rise beyond rounding, so that the search ends.
             if high > top + 1e-12 * (1.0 + abs(top)):
                 policy, now, top = trial, new, high
                 break
@@ -362,9 +378,11 @@ def proved(world: World, policy: Floats, options: Options) -> Ends:
     size = world.n  # successors
     failure = (1.0 - options.confidence) / (2.0 * rows) / np.maximum(n * (n + 1.0), 1.0)
     with np.errstate(divide="ignore"):
+        # Weissman's bound has 2^size - 2 in place of 2^size.
         radius = np.sqrt(2.0 * (size * np.log(2.0) - np.log(failure)) / np.maximum(n, 1.0))
         off = (world.rewards[1] - world.rewards[0]) * np.sqrt(np.log(2.0 / failure) / (2.0 * np.maximum(n, 1.0)))
     radius = np.where(world.known, 0.0, np.where(n > 0, np.minimum(radius, 2.0), 0.0))
+    # Rewards that did not vary in any visit to a row are taken as deterministic.
     varied = world.rows.squares - world.reward**2 > 1e-12 * (1.0 + world.rows.squares)
     off = np.where(world.known | (n == 0) | ~varied, 0.0, off)
     values = []
@@ -392,9 +410,11 @@ def _robust(
     n = len(law) - 2  # mass moves between the states of the process only
     V = np.full(n + 2, ends[1] if sign > 0 else ends[0])
     size = abs(ends[1] - ends[0])
+    # Contraction to 1e-6 of the range; the last line adds what may be missing.
     for _ in range(int(np.ceil(np.log(1e-6) / np.log(discount)))):
         order = np.argsort(-sign * V[:n], kind="stable")
         q = law[..., order]
+        # The extreme law in an L1 ball: half of its radius moves to the best state, from the worst states first.
         moved = np.minimum(radius / 2.0, 1.0 - q[..., 0])
         behind = np.cumsum(q[..., ::-1], axis=-1)[..., ::-1] - q  # mass on worse states
         taken = np.clip(moved[..., None] - behind, 0.0, q)

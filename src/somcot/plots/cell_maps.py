@@ -174,7 +174,7 @@ class _Row(NamedTuple):
 
 
 def calibration(result: Result, *, ax: Axes | None = None) -> Axes:
-    """The distance with its interval, beside the lower bound from moments alone and the distance between cells.
+    """The distance with its interval, next to the lower bound from moments alone and the distance between cells.
 
     Without an error bound, the reason is given below the plot. Parameters as for `cells`.
     """

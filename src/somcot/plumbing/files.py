@@ -109,12 +109,12 @@ def exclusive(path: Path_) -> Iterator[None]:
     name = target.parent / f"{_prefix(target)}lock"
     handle = _locked(path, name)
     try:
-        # The process id is only for the message of whoever waits; the lock itself is the system's.
+        # The process id is only for the message to other processes; the lock is the system's.
         os.ftruncate(handle, 0)
         os.write(handle, str(os.getpid()).encode("ascii"))
         yield
     finally:
-        # Removed while still locked: whoever opens the name afterwards creates a new file.
+        # Removed while still locked: a process that opens the name afterwards creates a new file.
         with contextlib.suppress(OSError):
             os.unlink(name)
         os.close(handle)

@@ -179,7 +179,7 @@ def codes(notes: Iterable[str]) -> list[str | None]:
     return [note.code if isinstance(note, Note) else None for note in notes]
 
 
-# --- Notes on their way: collected instead of shown, or said of something larger.
+# --- Notes collected instead of shown, or attributed to a larger subject.
 
 
 @contextlib.contextmanager
@@ -210,7 +210,7 @@ def collected() -> Iterator[list[Note]]:
 
 
 class relayed:  # noqa: N801  # used like a function
-    """Let the notes that are given as warnings in a block say of what part they are: a side, a lag.
+    """Add the part that notes issued in a block are about, such as a side or a lag.
 
     A class, so that no frame of contextlib stands between `warn` and the user's line.
     """
@@ -284,7 +284,7 @@ def _sameness(note: str) -> object:
     """Equal for notes that one sentence can hold."""
     if not isinstance(note, Note):
         return note
-    # Notes without a subject are joined only if their shares agree, since nothing else tells them apart.
+    # Notes without a subject are joined only if their shares agree, since they have no other distinction.
     apart = () if note.about else (note.values.get("share"),)
     return (note.code, *apart, *sorted((name, str(value)) for name, value in note.values.items() if name != "share"))
 

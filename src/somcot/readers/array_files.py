@@ -50,7 +50,7 @@ def load_arrays(source: Input) -> dict[str, Array]:
     try:
         if source.format == "npy":
             with open_bytes(source) as stream:
-                # The header is checked against the size of the file, which says nothing for packed files and pipes.
+                # The header is checked against the size of the file, which is unknown for packed files and pipes.
                 size = None if source.path is None or is_packed(stream) else source.path.stat().st_size
                 return {"": _read_npy(source.name, stream, size)}
         with open_bytes(source) as stream:

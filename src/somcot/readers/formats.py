@@ -46,6 +46,7 @@ class Format(NamedTuple):
     magic: tuple[bytes, ...] = ()
 
 
+# Readers by name rather than as functions: importing all of them would load every package.
 _KINDS = (
     ReaderKind("table", "tables", "somcot.readers.tables.event_tables:from_table"),
     ReaderKind("log", "event logs", "somcot.readers.tables.event_tables:from_xes"),
@@ -55,12 +56,14 @@ _KINDS = (
     ReaderKind("baseline", "baselines", "somcot.readers.array_files:read_baseline"),
     ReaderKind("prism", "PRISM files", "somcot.readers.prism:read_prism"),
 )
+# Tables first; an ending belongs to one format only.
 _FORMATS = (
     Format("csv", (".csv",), "table"),
     Format("tsv", (".tsv", ".tab"), "table"),
     Format("jsonl", (".jsonl", ".ndjson"), "table"),
     Format("json", (".json",), "table"),
     Format("parquet", (".parquet", ".pq"), "table", (b"PAR1",)),
+    # Arrow's stream format begins with the marker 0xFFFFFFFF.
     Format("arrow", (".arrow", ".feather", ".ipc"), "table", (b"ARROW1", b"\xff\xff\xff\xff")),
     Format("orc", (".orc",), "table", (b"ORC",)),
     Format("avro", (".avro",), "table", (b"Obj\x01",)),
@@ -71,6 +74,7 @@ _FORMATS = (
     Format("xes", (".xes",), "log"),
     Format("traces", (".traj",), "traces"),
     Format("npy", (".npy",), "arrays", (b"\x93NUM",)),
+    # Zip archives; .xlsx files are archives too, but have their own ending.
     Format("npz", (".npz",), "arrays", (b"PK\x03\x04", b"PK\x05\x06")),
     Format("graphml", (".graphml",), "graph"),
     Format("gml", (".gml",), "graph"),
@@ -81,6 +85,7 @@ _FORMATS = (
 KINDS = {row.name: row for row in _KINDS}
 FORMATS = {row.name: row for row in _FORMATS}
 ENDINGS = {ending: row.name for row in _FORMATS for ending in row.endings}
+# First bytes, for standard input and for files without a known ending.
 MAGIC = {first: row.name for row in _FORMATS for first in row.magic}
 
 

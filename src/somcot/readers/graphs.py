@@ -70,7 +70,7 @@ def from_graph(
     if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
         raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph")
     weights = [(u, v, None if weight is None else data.get(weight)) for u, v, data in graph.edges(data=True)]
-    # The default name may be missing, as in graphs without weights; a name that was asked for may not.
+    # The default name may be missing, as in graphs without weights; a name that was passed may not.
     if weight not in (None, "weight") and weights and all(w is None for _, _, w in weights):
         raise ValueError(f"graph: no edge has the attribute {weight!r} for weight; name another, or None to do without")
     _note_edge_attributes(graph, weight)
@@ -81,7 +81,7 @@ def from_graph(
 
 def _note_edge_attributes(graph: Graph, weight: str | None) -> None:
     """Name the attributes of edges that the walk does not use, such as kinds of bonds."""
-    # The default name counts as known also with weight=None, which says that it is to be ignored.
+    # The default name is not reported with weight=None either, which ignores it on purpose.
     ignored = {str(key) for _, _, data in graph.edges(data=True) for key in data} - {str(weight), "weight"}
     if ignored:
         warn(Note("edge-attributes-ignored", "graph", names=", ".join(map(repr, sorted(ignored)))), DataWarning)

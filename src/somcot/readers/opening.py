@@ -177,7 +177,7 @@ def _container(names: list[str]) -> str | None:
 def _of_archive(file: Path, names: list[str], format: str | None) -> Input:  # noqa: A002
     formats = {name: format or format_of(name) for name in sorted(names)}
     inside = [Part(file, kind, {}, name) for name, kind in formats.items() if kind is not None]
-    if not inside and len(names) == 1:  # an ending that says nothing
+    if not inside and len(names) == 1:  # an uninformative ending
         source = Input(f"{file}: {names[0]}", "csv", file, entry=names[0])
         return source._replace(format=_by_content(source, "csv"))
     if len(inside) == 1:

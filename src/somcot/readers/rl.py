@@ -339,7 +339,7 @@ def _roll_out(vector: Environment, act: Act, n_steps: int, rng: int | None) -> l
             if episode is None:  # this step was the reset
                 running[i] = Episode([_copied(observations, i)])
                 continue
-            # Environments run in step, so the last round may bring more steps than were asked for.
+            # Environments run in step, so the last round may return more steps than were requested.
             if left <= 0:
                 break
             left -= 1

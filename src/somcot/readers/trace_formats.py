@@ -165,7 +165,7 @@ def _is_messages(value: Json) -> bool:
     return isinstance(value, list) and any(isinstance(m, Mapping) and "role" in m for m in value[:5])
 
 
-# A number where an object should be, a list of texts instead of messages: the value is not what its format says.
+# A number where an object should be, a list of texts instead of messages: the value does not match its format.
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 
@@ -285,7 +285,7 @@ def _is_error_text(content: Json) -> bool:
 
 
 def _outcome(value: Mapping[str, Json]) -> str | None:
-    """Success or failure, in the ways in which files say so, or the exit status."""
+    """Success or failure by any of the usual fields, or the exit status."""
     for name in ("resolved", "success", "passed"):
         if isinstance(value.get(name), bool):
             return "success" if value[name] else "failure"

@@ -239,7 +239,7 @@ class _Tally:
         self.n_values += 1
 
     def report(self, source: Input) -> None:
-        """Say what was left out; nothing is left out silently."""
+        """Report what was left out."""
         name = source.name
         # A session without calls is no sequence; if all are such, there is nothing to compare.
         if not self.n_sessions - self.n_empty:

@@ -174,7 +174,7 @@ def open_log(source: Input, stream: IO[bytes], lifecycle: str | None = None) -> 
     places = _TracePlaces()
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        # Whoever asks for the transition as a column wants to see all of them.
+        # With the transition as a column, events of all transitions are kept.
         chosen = lifecycle or ("all" if TRANSITION in wanted else "complete")
         events = _Events(source, wanted, chosen.lower(), places)
         if names.encoding not in _UTF8:
@@ -302,7 +302,7 @@ class _Events(_Parser):
         self.wanted, self.lifecycle, self.places = list(wanted), lifecycle, places
         of_event = {name: k for k, name in enumerate(wanted) if not name.startswith("case:")}
         self.of_trace = {name.removeprefix("case:"): k for k, name in enumerate(wanted) if name.startswith("case:")}
-        # The transition always has a slot, since events are selected by it even if nobody wants the column.
+        # The transition always has a slot, since events are selected by it even if the column is not requested.
         self.slots = {TRANSITION: len(wanted)} | of_event
         self.n_slots = len(wanted) + 1
         self.plain: PlainEvents | None = PlainEvents(self.slots, self.n_slots)

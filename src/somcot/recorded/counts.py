@@ -172,7 +172,7 @@ class Counts:
     def merge(self, other: Counts) -> Counts:
         """Append the counts of a later part of the same process; equal labels are the same state.
 
-        Sequences that both parts know by name continue: the step across the border is counted, and they count once.
+        Sequences whose names occur in both parts continue: the step across the border is counted, and they count once.
         Otherwise the episodes of the two parts are distinct. The order matters for such sequences only, and
         ``a.merge(b).merge(c)`` equals ``a.merge(b.merge(c))``.
         """

@@ -198,7 +198,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         now=kept.now,
         following=kept.following,
         offsets=kept.offsets,
-        # After restriction the end of an episode may be where it left the set, so it says nothing.
+        # After restriction the end of an episode may be where it left the set, so it is not informative.
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),

@@ -129,7 +129,8 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
     if matrix.apart is not None:
         n, m = matrix.apart
         level = f"{100 * (matrix.confidence or 0.0):g} % {'simultaneous ' if matrix.simultaneous else ''}intervals"
-        findings.append(f"{n:,} of {m:,} pairs differ significantly: their {level} exclude 0.{_by_name(matrix, n, m)}")
+        which = f"their {level} exclude 0" if n else f"all {level} include 0"
+        findings.append(f"{n:,} of {m:,} pairs differ significantly: {which}.{_by_name(matrix, n, m)}")
     if matrix.tests is not None:
         # Each pair once: a symmetric matrix has both.
         tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted

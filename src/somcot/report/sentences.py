@@ -304,6 +304,8 @@ def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
     >>> row = StateChange("error", 0, 44, 0, 32, 0.0, 0.01, 1e-9, 1e-8, True, "new")
     >>> findings_in_words(Findings((row,), (), (500, 400)), ("May", "June"))
     'New in June: error (44 visits, 8.0 % of the sequences).'
+    >>> findings_in_words(Findings((row._replace(visits_x=9, kind="more"),), (), (500, 400)), ("May", "June"))
+    '1 state or step differs significantly: error.'
     """
     said, named = [], 0
     kinds = (("new", f"New in {names[1]}", 1), ("vanished", f"No longer in {names[1]}", 0))
@@ -324,8 +326,17 @@ def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
     rest = found.marked - named
     if rest:
         what = f"state{'s' * (rest > 1)} {'and' if rest > 1 else 'or'} step{'s' * (rest > 1)}"
-        said.append(f"{rest} {'other ' * bool(said)}{what} differ{'s' * (rest == 1)} significantly.")
+        most = "" if said else f"{': ' if rest == 1 else ', most of all '}{_first_marked(found)}"
+        said.append(f"{rest} {'other ' * bool(said)}{what} differ{'s' * (rest == 1)} significantly{most}.")
     return " ".join(said)
+
+
+def _first_marked(found: Findings) -> str:
+    """The significant step whose share differs most, or the first significant state if there is no such step."""
+    for step in (*found.largest(1), *found.steps):  # `largest` leaves out steps with equal shares
+        if step.marked:
+            return f"{label_text(step.state, 40)} \u2192 {label_text(step.next_state, 40)}"
+    return label_text(next(row.state for row in found.states if row.marked), 40)
 
 
 def _visited(row: StateChange, found: Findings, side: int) -> str:

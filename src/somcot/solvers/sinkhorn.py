@@ -257,7 +257,7 @@ def solve(
                 break
         plans.transport(_POLISH * inner_steps, tolerance)
     except KeyboardInterrupt:
-        # Rounding and evaluating very large plans takes minutes, which is not what Ctrl-C asks for.
+        # Rounding and evaluating very large plans takes minutes, too long after Ctrl-C.
         if plans.cells[-1] > _AT_ONCE:
             raise
         status = Status.INTERRUPTED

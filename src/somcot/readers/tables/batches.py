@@ -55,12 +55,14 @@ def _table(name: str, data: Frame) -> Table:
 
     if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a polars LazyFrame
         columns = data.collect_schema().names()
+        # Selected before it is collected, so that polars reads only these columns.
         return _chosen(name, columns, lambda wanted: _exportable(name, data.select(list(wanted)).collect()))
     if hasattr(data, "select") and type(data).__module__.startswith("polars"):
         return _chosen(name, list(data.columns), lambda wanted: _exportable(name, data.select(list(wanted))))
     if hasattr(data, "scanner") and hasattr(data, "schema"):  # an Arrow dataset
         return _chosen(name, list(data.schema.names), lambda wanted: data.scanner(columns=list(wanted)).to_reader())
     if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas: columns that are not requested may hold anything
+        # Reversed, so that of equal names the first column is used.
         known = {str(column): column for column in reversed(list(data.columns))}
         return _chosen(name, [str(c) for c in data.columns], lambda wanted: data[[known[c] for c in wanted]])
     if isinstance(data, Mapping):
@@ -82,9 +84,11 @@ def _chosen(name: str, columns: list[str], select: Callable[[Sequence[str]], Fra
         try:
             reader = frame if isinstance(frame, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(frame)
         except (pa.ArrowException, TypeError) as error:
+            # Arrow does not say which column failed, so each is tried alone.
             column = next((c for c in wanted if _fails(select([c]))), wanted[0])
             raise ValueError(f"{name}: column {column!r} {_words(error)}") from None
         for batch in _batches(name, reader, reader.schema.names, _object_columns(frame)):
+            # By position: selection may have renamed columns to text.
             yield dict(zip(wanted, batch.values(), strict=False))
 
     return Table(name, columns, False, batches)
@@ -110,6 +114,7 @@ def _exportable(name: str, frame: Frame) -> Frame:
     """A polars frame without 128-bit integers, which Arrow does not support: they become 64 bits wide."""
     for column, kind in dict(frame.schema).items():
         if str(kind) in ("Int128", "UInt128"):
+            # `strict=False` gives nulls for numbers that do not fit, which are counted next.
             narrow = frame[column].cast(type(frame.schema[column]).from_python(int), strict=False)
             if narrow.null_count() > frame[column].null_count():
                 raise ValueError(f"{name}: column {column!r} holds numbers beyond 64 bits; convert it to text")
@@ -125,6 +130,7 @@ def _collected(data: Frame) -> Frame:
 
 
 def _batches(name: str, reader: ArrowTable, wanted: Sequence[str], objects: set[str]) -> Iterator[Rows]:
+    # Checked before the first batch; Arrow would not notice.
     for column in objects.intersection(wanted):
         raise ValueError(f"{name}: column {column!r} holds Python objects; convert it to text or numbers")
     places = {column: reader.schema.get_field_index(column) for column in wanted}
@@ -174,6 +180,7 @@ def open_table(data: object, *, format: str | None = None, **options: Any) -> It
     chosen = FileOptions(**options)
     with contextlib.ExitStack() as stack:
         table = stack.enter_context(_opened(data, format, chosen))
+        # On top of any format, since every reader returns the same kind of table.
         yield table if chosen.wide is None else widened(table, chosen.wide)
 
 
@@ -196,6 +203,7 @@ def _opened(data: object, format: str | None, options: FileOptions) -> Iterator[
     if data.format == "traces":
         from somcot.readers.traces import open_traces
 
+        # Traces open their files themselves.
         yield open_traces(data, options.state_rules)
         return
 
@@ -222,6 +230,7 @@ def _open_file(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     table = _lines(source, stream, options) if source.format == "seq" else open_file_table(source, text, options)
     if table is not None:
         batches = table.batches
+        # Batches are read later, outside this function, and need their own translation of errors.
         return table._replace(batches=lambda wanted: _with_names(source, batches(wanted)))
     if source.format in ("csv", "tsv"):
         return _csv(source, text, options)
@@ -251,6 +260,7 @@ def _named_batches(source: Input) -> Iterator[None]:
 
 def _translated(source: Input, text: str) -> str:
     """Pyarrow's error in one line with a place and a remedy."""
+    # Line numbers of pyarrow do not count the header.
     row, what = explain(text)
     if row is not None:
         return f"line {row + 1} has {what}; correct the line, or pass the right delimiter"
@@ -268,6 +278,7 @@ def _translated(source: Input, text: str) -> str:
 
 def _bad_line(source: Input) -> str:
     """Find the first line that is not UTF-8, if the file can be read again."""
+    # Standard input cannot be read a second time.
     if source.path is not None:
         with open_bytes(source) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
@@ -279,6 +290,7 @@ def _bad_line(source: Input) -> str:
 
 
 def _csv(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
+    # A .tsv file has tabs by definition; otherwise the header decides.
     mark = options.delimiter or ("\t" if source.format == "tsv" else None)
     header = Header.read(stream.readline(LONGEST_LINE + 1), source.name, mark)
     encoding = options.encoding
@@ -289,11 +301,13 @@ def _csv_batches(
     source: Input, stream: IO[bytes], header: Header, wanted: Sequence[str], encoding: str
 ) -> Iterator[Rows]:
     """All columns as text: what they hold is known only later, and converting text is fast."""
+    # One byte shows whether there are any rows; it is put back in front.
     head = stream.read(1)
     if not head:
         raise ValueError(f"{source.name}: only a header, no rows; check how the file was written")
     counted, n_rows = _Prefixed(head, stream), 0
     try:
+        # Standard input cannot be read again, so it gets the large block at once.
         for batch in _parsed(source, counted, header, wanted, _BLOCKS[source.path is None]):
             n_rows += batch.num_rows
             yield {name: batch.column(k) for k, name in enumerate(wanted)}
@@ -303,11 +317,13 @@ def _csv_batches(
             text.readline(LONGEST_LINE + 1)
             counted = _Prefixed(b"", text)
             for batch in _parsed(source, counted, header, wanted, _BLOCKS[1]):
+                # Rows that were already delivered are skipped.
                 rest = batch.slice(min(n_rows, batch.num_rows))
                 n_rows -= batch.num_rows - rest.num_rows
                 if rest.num_rows:
                     yield {name: rest.column(k) for k, name in enumerate(wanted)}
     arrow().system_memory_pool().release_unused()
+    # An odd number is possible in correct files, so it is only a reason to look closely.
     if counted.quotes % 2:
         _check_quotes(source, header.delimiter)
 
@@ -343,6 +359,7 @@ def _check_quotes(source: Input, mark: str) -> None:
         warn(Note("odd-quotes", source.name), DataWarning)
         return
     with open_bytes(source) as stream:
+        # Undecodable bytes do not matter here: only quotation marks do.
         lines = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
         rows = csv.reader(lines, delimiter=mark, strict=True)
         try:
@@ -355,6 +372,7 @@ def _check_quotes(source: Input, mark: str) -> None:
                     f"{source.name}: a quotation mark is opened and never closed (line {last} is the last); correct it"
                 ) from None
         finally:
+            # Otherwise the wrapper would close the stream, which the `with` closes too.
             lines.detach()
 
 
@@ -395,6 +413,7 @@ class _Recoded(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._left:
+            # A multiple of characters may be more bytes than the buffer holds; the rest is kept.
             self._left = self._text.read(1 << 16).encode("utf-8")
         view = memoryview(buffer)
         n = min(len(view), len(self._left))
@@ -417,10 +436,12 @@ def _lines(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
             text = line.decode(options.encoding).strip()
             if not text or text[0] in "%#":
                 continue
+            # By line: a line of one state has no delimiter at all.
             mark = options.delimiter or next((sign for sign in "\t;," if sign in text), None)
             states = [part.strip() for part in text.split(mark)]
             sequence += [number] * len(states)
             state += states
+            # Batches bound the memory, not the lengths of sequences.
             if len(state) >= 1 << 16:
                 yield _of_lines(wanted, sequence, state)
                 sequence, state = [], []
@@ -461,6 +482,7 @@ def widened(table: Table, wide: str | Sequence[str]) -> Table:
         kept = [name for name in wanted if name in others]
         for batch in table.batches([*columns, *kept]):
             rows = list(zip(*(_entries_of(batch[name]) for name in columns), strict=True))
+            # Empty cells within a sequence are missing states; only those at its end are not part of it.
             lengths = [max((k for k, v in enumerate(row, 1) if not _is_void(v)), default=0) for row in rows]
             long: dict[str, list[Entry]] = {
                 "sequence": [n + i for i, m in enumerate(lengths, 1) for _ in range(m)],
@@ -473,6 +495,7 @@ def widened(table: Table, wide: str | Sequence[str]) -> Table:
             if long["state"]:
                 yield {name: long[name] for name in wanted}
 
+    # Cells of a row are in order, so there is no time column to look for.
     defaults = {"sequence": "sequence", "state": "state", "time": "file"}
     return Table(table.name, ["sequence", "state", *others], table.is_text, batches, defaults=defaults)
 

@@ -107,6 +107,7 @@ class ColumnRoles:
         roles = replace(
             self,
             state=states,
+            # A column that was chosen by its name must not have two roles.
             sequence=sequence if sequence not in states or self.sequence is not None else None,
             time=None if time == _IN_ORDER or (self.time is None and time in states) else time,
         )
@@ -128,6 +129,7 @@ def usual_column(header: ColumnNames, role: str) -> str | None:
     if role in defaults:
         return defaults[role]
     exact = next((name for name in USUAL[role] if name in header.columns), None)
+    # Reversed, so that of equal names the first wins.
     known = {_folded(name): name for name in reversed(header.columns)}
     return exact or next((known[_folded(name)] for name in USUAL[role] if _folded(name) in known), None)
 
@@ -137,13 +139,14 @@ def _folded(name: str) -> str:
 
 
 def _tell(header: ColumnNames, asked: ColumnRoles, roles: ColumnRoles) -> None:
-    """Say which columns were chosen by their names, unless these are the names of the roles."""
+    """Report the columns that were chosen by name, unless these are the names of the roles."""
     chosen = {
         "state": None if asked.state else roles.state[0],
         "sequence": None if asked.sequence else roles.sequence,
         "time": None if asked.time else roles.time,
     }
     named = {role: name for role, name in chosen.items() if name is not None}
+    # Columns with the names of their roles need no report.
     if getattr(header, "defaults", None) or len(header.columns) == 1 or set(named.values()) <= _SILENT:
         return
     listed = ", ".join(f"{role} {name!r}" for role, name in named.items())
@@ -234,6 +237,7 @@ class Growing:
         """Add the numbers of a part."""
         kind = np.promote_types(self._room.dtype, _narrowest(part))
         if kind != self._room.dtype or self.n + len(part) > len(self._room):
+            # Half as much again, so that copying takes linear time in total.
             room = np.empty(max(int(1.5 * self.n), self.n + len(part), 1 << 16), dtype=kind)
             room[: self.n] = self._room[: self.n]
             self._room = room
@@ -276,6 +280,7 @@ class LabelColumn:
     def _from_list(self, values: Batch) -> Array:
         index = self.index
         try:
+            # A code for every distinct label in one pass; sorting waits until all are known.
             codes = [index.setdefault(v, len(index)) for v in values]
         except TypeError:
             kind = next(type(v).__name__ for v in values if isinstance(v, (list, dict)))
@@ -300,6 +305,7 @@ class LabelColumn:
         if len(places) and (places.max() >= len(codes) or places.min() < 0):
             raise ValueError(f"{self.source}: column {self.name!r} is damaged (codes without labels); write it again")
         if indices.null_count:
+            # A missing entry is one more label, which `ranked` maps to -1.
             codes = np.append(codes, self._from_list([None]))
             places = to_numpy(indices.cast(pa.int64()).fill_null(len(codes) - 1))
         row_codes: Array = codes[places]
@@ -343,6 +349,7 @@ class LabelColumn:
             self._refuse_fractions([v for v in known if _is_fraction(v)], len(known))
         floats = [v for v in known if isinstance(v, (float, Decimal))]
         if floats:
+            # One fraction among floats is enough: floats as labels are integers with missing values.
             self._refuse_fractions([v for v in floats if not math.isfinite(v) or v != int(v)], 0)
             labels = [int(v) if isinstance(v, (float, Decimal)) and v == int(v) else v for v in labels]
         if len({bool for v in labels if isinstance(v, bool)} | {int for v in labels if type(v) is int}) == 2:
@@ -412,6 +419,7 @@ class RunColumn:
         places = to_arrow(begins)
         names = values.dictionary.take(values.indices.take(places)) if coded else values.take(places)
         first, last = names.slice(0, 1).to_pylist()[0], names.slice(len(names) - 1).to_pylist()[0]
+        # A run may continue from one batch to the next.
         if self.n_rows and first == self._last:
             names, begins = names.slice(1), begins[1:]
         self._last = last
@@ -425,6 +433,7 @@ class RunColumn:
         import pyarrow as pa
 
         if self._texts is None:
+            # Distinct numbers stay distinct, although large ones change their sign.
             if str(names.type) == "uint64":
                 self._numbers.append(to_numpy(names).astype(np.int64))
                 return
@@ -485,6 +494,7 @@ def _ranks(parts: list[ArrowArray]) -> Ints:
     from pyarrow import compute
 
     names = pa.concat_arrays(parts)
+    # Ascending names are distinct, so no dictionary is needed.
     if len(names) < 2 or compute.all(compute.greater(names.slice(1), names.slice(0, len(names) - 1))).as_py():
         return np.arange(len(names))
     coded = names.dictionary_encode()

@@ -113,12 +113,14 @@ def count_table(
         raise TypeError(f"state: found {state!r}, expected the name of one column; from_table joins several")
     if client is not None:
         check_client(client)
+    # Before a cluster is busy: a missing file should be an error at once.
     files = _files(paths, format)
     source = {"encoding": encoding, "delimiter": delimiter}
     roles = _Roles(state, sequence, time, reward, bool(terminated), time_format, source)
     total: Counts | None = None
     for file, part in zip(files, _counted(files, roles, client), strict=True):
         try:
+            # Merged in the order of the files: a sequence may continue in the next one.
             total = part if total is None else total.merge(part)
         except ValueError as error:
             raise ValueError(
@@ -140,6 +142,7 @@ def _counted(files: list[Input], roles: _Roles, client: Client | None) -> Iterat
     if client is None:
         yield from (_count_file(file, roles) for file in files)
         return
+    # Not pure: a file can change while its name stays the same.
     futures = client.map(_count_file, files, roles=roles, pure=False, retries=3)
     for k, future in enumerate(futures):
         yield future.result()
@@ -158,6 +161,7 @@ class _File:
         self.table, self.ended = table, roles.terminated
         named = roles.state, roles.sequence, roles.time, roles.reward
         self.columns = roles_of(table, *named, terminated=False, time_format=roles.time_format)
+        # One table of labels for all blocks, so that codes stay valid.
         self.labels = LabelColumn(table.name, self.columns.state[0], is_text=table.is_text)
         self.pairs: list[PairCounts] = []
         timed = self.columns.time is not None
@@ -176,6 +180,7 @@ class _File:
             raise ValueError(f"{self.table.name}: no rows; check how the table was written")
         self._name_sequences()
         assert self.named.known is not None
+        # Labels can be sorted only now, when all of them are known.
         found, order = self.labels.ranked()
         places = found.astype(np.int32)
         if (places < 0).any():
@@ -195,6 +200,7 @@ class _File:
             for name in block:
                 block[name].append(batch[name])
             n += len(batch[names[0]])
+            # Few sequences per row keep the blocks in the processor's cache; many make merging costly.
             if n >= (_LARGER if self.share > _MANY else _BLOCK):
                 yield block
                 block, n = {name: [] for name in names}, 0
@@ -212,18 +218,21 @@ class _File:
             raise ValueError(f"{self.table.name}: {error}; sort the table by time") from None
         n = rows.n_states
         kept = np.arange(n, dtype=np.int32)
+        # Earlier counts are widened to the states known by now.
         self.pairs = [added([part.at(kept, n) for part in (*self.pairs, *new)])]
 
     def _passed(self, rows: RowBlock, block: dict[str, list[Batch]]) -> list[PairCounts]:
         """The steps of a block, including those from earlier blocks."""
         name = self.columns.sequence
         if name is None:
+            # Without a sequence column the whole file is one sequence.
             ids: Ints | None = np.zeros(len(rows.states), np.int64)
         else:
             column = sequence_column(self.table.name, name, block[name])
             ids = whole_numbers(column)
         if self.numbered is not None and ids is not None and self.numbered.fits(ids):
             return self.numbered.add(rows, ids)
+        # Once names appear, numbers are treated as names too.
         steps = self._name_sequences()
         names, codes = by_name(column) if ids is None else by_number(ids)
         self.share = len(names) / len(codes)

@@ -99,6 +99,7 @@ class Header(NamedTuple):
             binary = f"binary data, or UTF-16 (then {recode.format('utf-16-le')})"
             what = binary if "\0" in text else "an empty line"
             raise ValueError(f"{name}: line 1 is {what}; expected {expected}")
+        # A comma wins even if other signs are more frequent: these are common in names.
         mark = delimiter or ("," if "," in text else max((",", "\t", ";", "|"), key=text.count))
         if len(mark) != 1:
             raise ValueError(f"delimiter: found {mark!r}, expected a single character")
@@ -278,6 +279,7 @@ class Feed:
                 yield None
                 continue
             ended = not data
+            # Only complete lines are parsed; the rest waits for more bytes.
             lines, sign, rest = (self._left + data).rpartition(b"\n")
             if ended and self._left:
                 lines, sign, rest = self._left, b"", b""
@@ -419,6 +421,7 @@ class Feed:
             table, broken = self._table(data)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             lines = data.splitlines(keepends=True)
+            # Halving finds the broken line in a logarithmic number of attempts.
             if len(lines) > 1:
                 half = len(lines) // 2
                 yield from self._parsed(b"".join(lines[:half]))

@@ -138,11 +138,13 @@ def from_table(
     >>> from_table(visits, sequence="user", time="ts", state="page", end="left").counts().tolist()
     [[0, 0, 1, 1], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]
     """
+    # Checks its arguments, so that they fail before a file is opened.
     options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
     check_binning(binning)
     files = {"encoding": encoding, "delimiter": delimiter, "table": table, "query": query, "wide": wide}
     with open_table(data, format=format, **files) as rows:
         roles = roles_of(rows, state, sequence, time, reward, terminated, time_format, attributes)
+        # Within the `with`: batches are read from the open file.
         return options.samples(collected(rows, roles, bin_specs(rows.name, roles.state, bins)), binning)
 
 
@@ -199,15 +201,18 @@ def from_xes(
     ('order', 'pay', 'closed')
     """
     options = TableOptions(terminated, end, gap, missing, tidy, top, other, initial, keep_times)
+    # Typed as object: by its annotation the check would be redundant.
     transition: object = lifecycle
     if transition is not None and (not isinstance(transition, str) or not transition):
         raise TypeError(f"lifecycle: found {lifecycle!r}, expected a transition such as 'complete', or 'all'")
     if classifier is not None and state is not None:
         raise ValueError("classifier: both classifier and state define the state; leave one out")
+    # A file without a known ending is taken as a log, the only format that this function reads.
     source = data if isinstance(data, Input) else identify(data, format or (None if format_of(data) else "xes"))
     if source.format != "xes":
         raise ValueError(f"{source.name}: a {source.format} file, expected an event log (.xes); see from_table")
     with open_table(source, lifecycle=lifecycle) as table:
+        # A classifier is a name in the log for a list of columns.
         states = state if classifier is None else classified(table, classifier)
         roles = roles_of(table, states, sequence, time, reward, terminated, attributes=attributes)
         return options.samples(collected(table, roles, {}))
@@ -224,6 +229,7 @@ def classified(table: Table, classifier: str) -> list[str]:
 def collected(table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> Columns:
     """The required columns, read in batches; those with bins as numbers."""
     columns = Columns(table, roles, bins)
+    # Only the required columns: a log may have hundreds.
     for batch in table.batches(roles.wanted):
         columns.add(batch)
     return columns
@@ -258,13 +264,16 @@ def fit_bins(
             for batch in table.batches(list(bins)):
                 for name, column in columns.items():
                     column.add(batch[name])
+        # Names for the error below, when the files are closed.
         sources.append(table.name)
         for name, column in columns.items():
             values[name].append(finite(table.name, name, column.floats()))
+    # One table may lack numbers as long as others have some.
     for name, parts in values.items():
         if not any(part.size for part in parts):
             where = " and ".join(sources) or "tables"
             raise ValueError(f"{where}: column {name!r} holds no number to fit bins to; name another column")
+    # Edges of all values together; the mean of separate edges would fit none of the tables.
     return {name: fit_edges(np.concatenate(parts), bins[name], binning) for name, parts in values.items()}
 
 
@@ -282,9 +291,11 @@ def roles_of(
     for role, name in (("sequence", sequence), ("time", time), ("reward", reward)):
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{role}: found {name!r}, expected the name of a column")
+    # A string is a sequence of letters, each of which would be taken as a column.
     if isinstance(attributes, str):
         raise TypeError(f"attributes: found {attributes!r}, expected a list of columns")
     states = (state,) if isinstance(state, str) else tuple(state or ())
+    # A flag for all sequences is not a column.
     ended = terminated if isinstance(terminated, str) else None
     check_time_format(time_format)
     return ColumnRoles(states, sequence, time, reward, ended, time_format, check_names("attributes", attributes)).among(
@@ -298,10 +309,12 @@ def bin_specs(
     """The bins of each state column that has any."""
     if bins is None:
         return {}
+    # Fitted bins have one list of edges for each column, in their order.
     if isinstance(bins, Bins):
         if len(bins.edges) != len(states):
             raise ValueError(f"bins: made for {len(bins.edges)} columns, the state has {len(states)}")
         return dict(zip(states, bins.edges, strict=True))
+    # One number for all columns, or one list of edges.
     if not isinstance(bins, Mapping):
         return dict.fromkeys(states, bins)
     unknown = [name for name in bins if name not in states]

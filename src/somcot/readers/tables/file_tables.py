@@ -88,6 +88,7 @@ def _parsed(source: Input, what: str) -> Iterator[None]:
 
 def _seekable(source: Input, stream: IO[bytes]) -> IO[bytes]:
     """The file itself, or its unpacked content in memory, for formats that are not read from front to back."""
+    # Packed files cannot seek, and these formats begin at their end.
     if source.path is not None and source.entry is None and not is_packed(stream):
         return stream
     if source.path is None:
@@ -106,6 +107,7 @@ def _once(pairs: list[tuple[str, Entry]]) -> dict[str, Entry]:
     """A JSON object; duplicate names are refused, since one entry would be lost silently."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
+        # The first name that repeats an earlier one.
         raise _RepeatedError(next(name for k, (name, _) in enumerate(pairs) if name in dict(pairs[:k])))
     return fields
 
@@ -127,6 +129,7 @@ def _as_json(place: str, expected: str = "one object per line") -> Iterator[None
     except json.JSONDecodeError as error:
         raise ValueError(f"{place} is not valid JSON ({error.msg}); expected {expected}") from None
     except ValueError as error:
+        # Python limits the digits of integers; other value errors are not about JSON.
         if "digits" not in str(error):
             raise
         raise ValueError(f"{place} is not valid JSON (a number with too many digits); expected {expected}") from None
@@ -151,6 +154,7 @@ def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) ->
         yield from _elements(source, text, stream, longest)
         return
     second = stream.readline(longest + 1)
+    # Pretty-printed documents break an object over lines.
     if second.strip() and not _is_complete(first) and source.format != "jsonl":
         yield "the document", _document(source, first + second, stream)
         return
@@ -163,6 +167,7 @@ def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) ->
                     f"{source.name}: {place} is longer than {longest >> 20} MB; expected one small JSON object per line"
                 )
             with _as_json(f"{source.name}: {place}"):
+                # A byte-order mark may only be at the beginning.
                 yield place, _DECODER.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
 
 
@@ -180,6 +185,7 @@ def _elements(source: Input, head: bytes, stream: IO[bytes], longest: int) -> It
     with _as_json(f"{source.name}: the array"):
         text, at, ended = decode(head), 1, False
         for number in itertools.count(1):
+            # Read more until one element is complete.
             while True:
                 at = _after_blanks(text, at, "," if number > 1 else "")
                 if text[at : at + 1] == "]":
@@ -219,6 +225,7 @@ def _document(source: Input, head: bytes, stream: IO[bytes]) -> Entry:
 def _objects(source: Input, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, Entry]]]:
     for place, value in json_items(source, stream):
         if place == "the document":
+            # Rows under one key, such as "data", are found; which of several lists is meant cannot be known.
             lists = [v for v in value.values() if isinstance(v, list)] if isinstance(value, dict) else []
             if len(lists) != 1:
                 raise ValueError(
@@ -277,6 +284,7 @@ def _field(source: Input, place: str, row: dict[str, Entry], name: str) -> Entry
 
 def _columnar(source: Input, names: list[str], read: Callable[[list[str]], Iterator[ArrowTable]]) -> Table:
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
+        # A name with dots may be a column or a field of one.
         outer = list(dict.fromkeys(name if name in names else name.partition(".")[0] for name in wanted))
         for name in outer:
             if name not in names:
@@ -326,6 +334,7 @@ def _has_structures(schema: Any) -> bool:
 def _arrow(source: Input, stream: IO[bytes], _: FileOptions) -> Table:
     from pyarrow import ipc
 
+    # Without `peek` the file format is assumed, whose reader reports anything else.
     head = stream.peek(6)[:6] if hasattr(stream, "peek") else b"ARROW1"
     if head == b"ARROW1":
         file = ipc.open_file(_seekable(source, stream))
@@ -385,6 +394,7 @@ def _xlsx(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         places = [header.index(name) for name in columns]
         while part := list(itertools.islice(lines, _ROWS)):
             yield {
+                # Spreadsheets leave out empty cells at the end of a row.
                 name: [_cell(row[k]) if k < len(row) else None for row in part]
                 for name, k in zip(columns, places, strict=True)
             }
@@ -425,6 +435,7 @@ _UNSAFE = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     connection = _connected(source, stream)
     try:
+        # The file comes from elsewhere: its schema may contain functions and triggers.
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
@@ -435,6 +446,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         )
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         inner = _selection(source, options, [name for name in names if not name.startswith("sqlite_")])
+        # No rows: only the names of the columns are needed.
         found = connection.execute(f"SELECT * FROM {inner} LIMIT 0")
         columns = [row[0] for row in found.description]
     except sqlite3.Error as error:
@@ -442,6 +454,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
+        # The connection stays open until the last batch.
         with contextlib.closing(connection):
             listed = ", ".join(map(_quoted, wanted))
             try:
@@ -501,6 +514,7 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     duckdb = _needed("duckdb", source, "duckdb")
     if source.path is None or source.entry is not None or is_packed(stream):
         raise ValueError(f"{source.name}: a DuckDB database must be a file of its own; unpack it and name the file")
+    # A query must not reach other files or the network.
     closed = dict.fromkeys(("enable_external_access", "autoinstall_known_extensions"), "false")
     closed["autoload_known_extensions"] = "false"
     try:

@@ -34,6 +34,7 @@ _ROLES = ("state", "sequence", "time", "reward", "terminated", "time_format")
 
 
 def _week(day: date) -> str:
+    # ISO weeks: the first days of January may belong to the last week of the year before.
     year, week, _ = day.isocalendar()
     return f"{year:04d}-W{week:02d}"
 
@@ -66,12 +67,14 @@ def _buckets(source: str, column: NumberColumn, by: str) -> tuple[NDArray[np.int
     if micros is None:
         example = str(values[0] if len(values) else 0)
         raise ValueError(Note("no-periods", source, column=column.name, example=example, period=by))
+    # Distinct units first: names and dates are made once for each instead of once per row.
     known, place = np.unique(micros // period.unit, return_inverse=True)
     when = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(k) * period.unit) for k in known.tolist()]
     if unit is not None:
         first, last = (moment.date().isoformat() for moment in (when[0], when[-1]))
         warn(Note("epoch-times", source, column=column.name, unit=unit, first=first, last=last), DataWarning)
     names = [period.name(moment) for moment in when]
+    # Weekdays and hours recur, so their order is not that of time.
     order: list[Hashable] = list(dict.fromkeys(period.name(m) for m in sorted(when, key=period.order)))  # type: ignore[arg-type]
     rank = {name: k for k, name in enumerate(order)}
     return np.array([rank[name] for name in names], dtype=np.int64)[place], order
@@ -116,11 +119,13 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
     """The groups of a table; with `whole`, sequences belong to the group of their first row, as for periods."""
     if not isinstance(by, str):
         raise TypeError(f"by: found {by!r}, expected the name of a column, or {', '.join(map(repr, PERIODS))}")
+    # What remains in `options` belongs to the rows.
     files = {name: options.pop(name) for name in FILE_OPTIONS if name in options}
     roles_given = {name: options.pop(name, None) for name in _ROLES}
     classifier, bins = options.pop("classifier", None), options.pop("bins", None)
     about = tuple(options.pop("attributes", ()))
     binning = check_binning(options.pop("binning", "quantile"))
+    # Every group would be a process with one state.
     if (state := roles_given["state"]) in (by, [by], (by,)):
         raise ValueError(f"by: {by!r} is the state, so each group would have one state; name another column")
     terminated = roles_given.pop("terminated") or False
@@ -128,9 +133,12 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
     with open_table(data, **files) as table:
         if classifier is not None:
             roles_given["state"] = classified(table, classifier)
+        # Of two columns, one is the group and the other must be the state.
         elif state is None and set(table.columns) - {by} and len(table.columns) == 2 and by in table.columns:
             known = usual_column(table, "state")
             roles_given["state"] = known if known not in (None, by) else _other(table, by)
+        # A column wins over a period of the same name. Where not all columns are known, any name that is not a period
+        # may be a column.
         period = None if by in table.columns or (not table.complete and by not in PERIODS) else by
         moment = _time_column(table, by, roles_given["time"]) if period is not None else None
         roles = roles_of(table, terminated=terminated, attributes=about, **roles_given)
@@ -141,6 +149,7 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
             raise ValueError(
                 f"end: {table.name} is one sequence, which does not end with a period; name the column of sequences"
             )
+        # The grouping column is read anyway, and is constant within a group.
         about = tuple(name for name in about if name != by)
         roles = replace(roles, more=about if moment is not None else (*about, by))
         extra = None
@@ -164,6 +173,7 @@ def _other(table: Table, by: str) -> str:
 
 def _read(table: Table, roles: Any, bins: Any, extra: NumberColumn | None) -> Columns:
     """The columns of a table; a column of times that does not order the rows is read on its own."""
+    # Rows may be ordered by one column and grouped by the times in another.
     if extra is None:
         return collected(table, roles, bins)
     columns = Columns(table, replace(roles, more=tuple(name for name in roles.more if name != extra.name)), bins)
@@ -195,6 +205,7 @@ def _parted(
     """The groups of the rows, on the states that any of them has; with `whole`, no sequence is cut."""
     codes, labels = groups
     try:
+        # Split first and grouped afterwards, so that all groups have the same states.
         every, order = options.grouped(columns, None if whole else codes, binning, track=True)
     except ValueError as error:
         if isinstance(error.args[0], Note) and error.args[0].code == "no-step":
@@ -212,10 +223,12 @@ def _parted(
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
         warn(Note("groups-left-out", name, n=len(few), least=least, groups=f"{shown}{more}"), DataWarning)
+    # Groups without any step cannot be recordings, whatever the threshold.
     kept = {label: every.take(parts[label]) for label, n in sizes.items() if n >= max(least, 1)}
     if not kept:
         raise _none_left(name, by, least)
     if every.rewards is not None:
+        # Rewards are sums over rows, which `take` does not divide among groups.
         numbers = {label: k for k, label in enumerate(labels)}
         kept = {label: replace(s, rewards=_rewards(order, every, codes, numbers[label])) for label, s in kept.items()}
     return _on_seen_states(kept)
@@ -239,6 +252,7 @@ def _on_seen_states(groups: dict[Hashable, Samples]) -> dict[Hashable, Samples]:
     some = next(iter(groups.values()))
     seen = np.zeros(some.n_states, dtype=np.bool_)
     for samples in groups.values():
+        # States of discarded groups would appear as unvisited in all others.
         seen |= samples.seen
         if samples.initial is not None:
             seen |= samples.initial > 0
@@ -299,6 +313,7 @@ def split_periods(
 def _time_column(table: Table, by: str, time: str | None) -> str:
     """The column with the times, for a period that is not a column."""
     listed = ", ".join(table.columns[:12])
+    # Attributes of cases are a frequent confusion in event logs.
     close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
     if by not in PERIODS or close:
         raise ValueError(
@@ -309,6 +324,7 @@ def _time_column(table: Table, by: str, time: str | None) -> str:
         if time not in table.columns and table.complete:
             raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
         return time
+    # Without the defaults of a format: these may name an order that is not a time.
     column = usual_column(_Bare(table.name, table.columns), "time")
     if column is None:
         usual = ", ".join(USUAL["time"][:4])

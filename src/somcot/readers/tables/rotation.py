@@ -88,7 +88,7 @@ class LogFile:
         return sorted((p for p in found if p.suffix not in _PACKED), key=lambda p: (p.stat().st_mtime_ns, p.name))
 
     def _found_again(self, what: str) -> bool:
-        """Go on in the renamed file or the copy that holds what was read, if there is one.
+        """Continue in the renamed file or the copy that contains the part already read, if there is one.
 
         A renamed file keeps its inode. A copy, or a file of the same name that begins with what was read,
         is known by the last bytes that were read, if these are more than the header, which all files have.
@@ -116,7 +116,7 @@ class LogFile:
         os.lseek(file, offset, os.SEEK_SET)
 
     def check(self) -> bool:
-        """Whether the file still holds what was read of it; if not, it was emptied, and reading goes on elsewhere."""
+        """Whether the file still contains the part already read; if it was truncated, another file is read."""
         if not self.follow or self._is_same(self.descriptor):
             return True
         if not self._found_again("was rotated (copied and emptied)"):
@@ -135,7 +135,7 @@ class LogFile:
         return over
 
     def take_next(self) -> None:
-        """Go on with the file that followed this one."""
+        """Continue with the file that followed this one."""
         others = self._rotated()
         inodes = [p.stat().st_ino for p in others]
         later = others[inodes.index(self.place.inode) + 1 :] if self.place.inode in inodes else []

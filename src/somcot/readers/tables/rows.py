@@ -55,6 +55,7 @@ class Columns:
             if roles.sequence is None
             else RunColumn(table.name, roles.sequence, is_text=table.is_text, place=table.place)
         )
+        # Attributes are not states, so measurements are allowed.
         self.more = {name: LabelColumn(table.name, name, is_text=table.is_text, is_state=False) for name in roles.more}
         self.time = None if roles.time is None else self._numbers(roles.time, times=True)
         self.reward = None if roles.reward is None else self._numbers(roles.reward)
@@ -95,9 +96,11 @@ class Columns:
             return column.finish()
         values, spec = column.floats(), self.bins[name]
         known = ~np.isnan(values)
+        # Infinity is refused, while NaN is a missing state.
         finite(self.source, name, values[known])
         edges = fit_edges(values[known], spec, binning) if np.ndim(spec) == 0 else spec  # type: ignore[arg-type]
         grid = Bins(edges)
+        # Only visited bins become states: a grid of several columns is mostly empty.
         seen, places = np.unique(grid.codes(values[known]), return_inverse=True)
         codes = np.full(len(values), -1, dtype=np.int64)
         codes[known] = places
@@ -112,6 +115,7 @@ def _combine(columns: list[Array], sizes: list[int]) -> tuple[Array, list[tuple[
     key = np.zeros(len(absent), dtype=np.int64)
     cells: list[tuple[int, ...]] = [()]
     for column, size in zip(columns, sizes, strict=True):
+        # Ranked after each column, so that products of sizes cannot overflow.
         cell_codes, key = np.unique(np.where(absent, 0, key * size + column), return_inverse=True)
         cells = [(*cells[value // size], int(value % size)) for value in cell_codes.tolist()]
     seen = np.zeros(len(cells), dtype=np.bool_)
@@ -184,6 +188,7 @@ class TableOptions:
         check_text("missing", self.missing, "error", "cut")
         if not isinstance(self.terminated, (bool, np.bool_, str)):
             raise TypeError(f"terminated: found {self.terminated!r}, expected True, False or the name of a column")
+        # Checked now: the rows may take minutes to read.
         check_gap(self.gap)
 
     def samples(self, columns: Columns, binning: str = "quantile") -> Samples:
@@ -193,12 +198,14 @@ class TableOptions:
     def grouped(
         self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
     ) -> tuple[Samples, Order]:
-        """The rows as sequences, split where the group of a row changes; the order knows the rows of each."""
+        """The rows as sequences, split where the group of a row changes; the order has the rows of each."""
         codes, states = columns.states(binning)
         order = Order(columns)
         samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
+        # After `samples`, which finds the first row of each episode.
         if columns.more:
             samples = replace(samples, episode_attributes=order.attributes())
+        # Before rare states are counted: a state with two spellings would be counted as two.
         if self.tidy:
             (samples,) = tidy_labels([samples])
         else:
@@ -234,6 +241,7 @@ class Order:
 
     def _arrange(self, names: Ints, begins: Ints) -> None:
         """Bring the runs of each sequence together, in the order of the names."""
+        # Names in ascending order: the rows are grouped already.
         if (names[1:] > names[:-1]).all():
             self.begins[begins] = True
             return
@@ -245,6 +253,7 @@ class Order:
         names = names[order]
         self.begins[new[np.append(True, names[1:] != names[:-1])]] = True
         shifts = begins[order] - new
+        # Freed before the largest array is made.
         del begins, order, new, names
         self.rows = np.repeat(shifts, lengths)
         self.rows += np.arange(self.n, dtype=kind)
@@ -254,6 +263,7 @@ class Order:
         n_back, self.tied = self._compared()
         if n_back:
             warn(Note("rows-sorted", self.source, n=n_back), DataWarning)
+            # By sequence, then by time; a stable sort keeps ties in file order.
             order = np.lexsort((self._moments(), np.cumsum(self.begins)))
             self.rows = order if self.rows is None else self.rows[order]
             _, self.tied = self._compared()
@@ -261,10 +271,12 @@ class Order:
     def _compared(self) -> tuple[int, Ints]:
         """How many rows are earlier than the preceding row of their sequence, and which are at the same time."""
         assert self.columns.time is not None
+        # In order, times can be compared piece by piece, without a copy of the column.
         pieces = self.columns.time.pieces() if self.rows is None else iter([self._moments()])
         k, last, n_back = 0, np.zeros(0), 0
         tied: list[Ints] = []
         for piece in pieces:
+            # The last time of a piece is compared with the first of the next.
             both = np.concatenate([last, piece]) if k else piece
             end = k + len(piece)
             begin = end - len(both) + 1
@@ -323,8 +335,10 @@ class Order:
         begins = self._split(check_gap(options.gap))
         kept = self._moments_or_rows() if options.keep_times else None
         if self.columns.time is not None:
+            # The column of times is not needed any more, and is large.
             self.columns.time.release()
         if flags is not None:
+            # A row after a terminated one begins a new sequence.
             begins = begins | np.append(False, flags[:-1])
         # A sequence terminates with its last row, unless a column says otherwise.
         ended = np.broadcast_to(np.False_, self.n)
@@ -349,6 +363,7 @@ class Order:
         kind = np.int32 if len(rows.codes) < 2**31 else np.int64
         starts = np.flatnonzero(rows.begins).astype(kind)
         if rows.numbers is not None:
+            # Sequences of a single row have no step and do not become episodes.
             self.first_rows = rows.numbers[starts[np.diff(starts, append=kind(len(rows.codes))) >= 2]]
         ends = rows.ended[np.append(starts[1:], kind(len(rows.codes))) - 1] if rows.ended.any() else False
         codes, rewards = rows.codes, rows.rewards
@@ -380,6 +395,7 @@ class Order:
                     f"{self.source}: {place}: column {name!r} changes within a sequence, so it is no attribute of it; "
                     "name another column, or split the sequences by it: by"
                 )
+            # A missing attribute has code -1, which picks the appended None.
             values[name] = np.array([*labels, None], dtype=object)[codes[self.first_rows]]
         return values
 
@@ -422,6 +438,7 @@ class _OrderedRows:
         """Add a last row with this state wherever the process terminated."""
         where = np.flatnonzero(self.ended)
         ended = insert_after(np.zeros_like(self.ended), where, True)
+        # The end has no reward of its own.
         rewards = None if self.rewards is None else insert_after(self.rewards, where, np.nan)
         parts: Any = (None if a is None else np.insert(a, where + 1, a[where]) for a in (self.numbers, self.moments))
         numbers, moments = parts

@@ -114,20 +114,24 @@ class Bins:
         table = table.reshape(len(table), -1)
         if table.shape[1] != len(self.edges):
             raise ValueError(f"values: found {table.shape[1]} numbers per row, the bins have {len(self.edges)}")
+        # A NaN would be sorted into the last bin.
         bad = ~np.isfinite(table).all(axis=1)
         if bad.any():
             raise ValueError(
                 f"values: row {int(bad.argmax())} holds {table[bad.argmax()].tolist()}, {int(bad.sum())} row(s) are "
                 "not finite; remove or replace them"
             )
+        # Indices of cells are 64-bit integers.
         if self.n_bins >= 2**63:
             raise ValueError(f"bins: more than 2^63 cells in {len(self.edges)} dimensions; use fewer of either")
+        # A value on an edge belongs to the bin above it.
         places = [np.searchsorted(e, table[:, k], side="right") for k, e in enumerate(self.edges)]
         cells: NDArray[np.int64] = np.ravel_multi_index(tuple(places), self.shape).astype(np.int64)
         return cells
 
     def labels(self) -> tuple[Hashable, ...]:
         """A label for each cell: its interval as text, or a tuple of those."""
+        # Texts of all cells may exceed the memory although the edges are few.
         require(200.0 * self.n_bins, "bins: labels of all cells", "use fewer bins, or labels_of")
         return self.labels_of(np.arange(self.n_bins))
 
@@ -159,6 +163,7 @@ def fit_edges(values: Floats, n: int, how: str) -> Floats:
         raise ValueError("bins: found no number to fit the bins to")
     if how == "uniform":
         return _inner(float(values.min()), float(values.max()), n)
+    # Many equal values give equal quantiles, hence fewer bins.
     return np.unique(np.quantile(values, np.arange(1, n) / n))
 
 
@@ -201,6 +206,7 @@ def _ascending(name: str, edges: ArrayLike) -> Floats:
 
 def _intervals(edges: Floats) -> Iterator[str]:
     """Distinct texts for the bins, with as few digits as possible."""
+    # 17 digits distinguish any two numbers, so there is always an answer.
     texts = next(t for t in ([f"{e:.{d}g}" for e in edges] for d in (4, 7, 10, 17)) if len(set(t)) == len(edges))
     bounds = ["-inf", *texts, "inf"]
     for k, (low, high) in enumerate(pairwise(bounds)):
@@ -233,6 +239,7 @@ def note_spellings(source: str, states: Iterable[Hashable]) -> None:
         shown = "; ".join(listing(group, 4) for group in groups[:_SHOWN])
         more = f" and {len(groups) - _SHOWN} more groups" if len(groups) > _SHOWN else ""
         how = "case or blanks"
+        # Fewer spellings after normalisation: some differ in encoding only, which is invisible.
         if any(
             len({_trimmed(label) for label in group}) < len({_spaced(label) for label in group}) for group in groups
         ):
@@ -263,6 +270,7 @@ def tidy_labels(recordings: Sequence[Samples]) -> list[Samples]:
         for label, n in zip(samples.states, occurrences(samples).tolist(), strict=True):
             number[_trimmed(label)] = number.get(_trimmed(label), 0) + n
     chosen: dict[Hashable, Hashable] = {}
+    # Ties are decided by the text, so that the order of the files does not matter.
     for label in sorted(number, key=lambda label: (-number[label], str(label))):
         chosen.setdefault(_key(label), label)
     return [samples.relabel({label: chosen[_key(label)] for label in samples.states}) for samples in recordings]
@@ -296,6 +304,7 @@ def join_rare(recordings: Sequence[Samples], top: int, *, other: Hashable = "oth
         check_kind("recordings", samples, Samples)
         for label, n in zip(samples.states, occurrences(samples).tolist(), strict=True):
             number[label] = number.get(label, 0) + n
+    # Ends are kept: joined with other states they would no longer be absorbing.
     ends = {samples.states[k] for samples in recordings for k in np.flatnonzero(samples.terminal)}
     ranked = sorted((label for label in number if label not in ends), key=lambda label: (-number[label], str(label)))
     rare = set(ranked[top:])
@@ -306,6 +315,7 @@ def join_rare(recordings: Sequence[Samples], top: int, *, other: Hashable = "oth
 
 def occurrences(samples: Samples) -> NDArray[np.int64]:
     """Number of occurrences of each state, including the ends of episodes."""
+    # The last state of an episode begins no step, so visits do not count it.
     last = samples.following[:0] if samples.offsets is None else samples.following[samples.offsets[1:] - 1]
     return samples.visits + np.bincount(last, minlength=samples.n_states)
 
@@ -327,6 +337,7 @@ def _key(label: Hashable) -> Hashable:
     if isinstance(label, tuple):
         return tuple(map(_key, label))
     if not isinstance(label, str):
+        # With its type, as 1, 1.0 and True are equal in Python.
         return type(label), label
     # Accented letters may be encoded as one character or as several; both look the same.
     return normalize("NFC", " ".join(label.split())).casefold()

@@ -46,6 +46,7 @@ class RowBlock(NamedTuple):
     def sorted(self) -> tuple[RowBlock, NDArray[np.intp]]:
         """Sorted by time, ties in file order; also the permutation."""
         assert self.times is not None
+        # Stable, so that events at the same time stay in file order.
         order = np.argsort(self.times, kind="stable")
         return RowBlock(self.states[order], self.times[order], self.n_states), order
 
@@ -62,6 +63,7 @@ class _SequencePlaces(NamedTuple):
     @classmethod
     def new(cls, n: int, *, timed: bool) -> _SequencePlaces:
         none = np.full(n, -1, np.int32)
+        # Untimed files need no arrays of times.
         m = n if timed else 0
         return cls(none, none.copy(), np.zeros(n, np.int64), np.zeros(m), np.zeros(m))
 
@@ -89,6 +91,7 @@ class BackInTimeError(ValueError):
 
 def _passed(block: RowBlock, ids: Ints, low: int, places: _SequencePlaces) -> PairCounts | int:
     """Pass over the rows; return the pair counts, or the row at which a sequence goes back in time."""
+    # A table of pairs fits into the cache for few states; otherwise pairs are collected and sorted once.
     n, few = block.n_states, block.n_states <= _FEW
     table = np.zeros(n * n if few else 0, np.int64)
     before = np.empty(0 if few else len(ids), np.int32)
@@ -108,6 +111,7 @@ def _walk(ids, low, states, times, n, table, before, places):
     timed, few = times.size > 0, table.size > 0
     first, last, rows, begin, finish = places
     for i in range(ids.size):
+        # Slots begin at the smallest number in use.
         s = ids[i] - low
         now, state = last[s], states[i]
         if now < 0:
@@ -115,6 +119,7 @@ def _walk(ids, low, states, times, n, table, before, places):
             if timed:
                 begin[s] = times[i]
         else:
+            # The caller sorts the block and tries again.
             if timed and times[i] < finish[s]:
                 return i
             if few:
@@ -142,6 +147,7 @@ class Numbered:
         have = len(self.places.rows)
         if have:
             low, high = min(low, self.low), max(high, self.low + have)
+        # A wide range of numbers is treated as names.
         if high - low > _SPAN:
             return False
         if high - low > have or not have:
@@ -160,6 +166,7 @@ class Numbered:
     def add(self, block: RowBlock, ids: Ints) -> list[PairCounts]:
         """Continue with a block."""
         kept, where = None, slice(int(ids.min()) - self.low, int(ids.max()) + 1 - self.low)
+        # Only a block that is out of order may have to be undone.
         if block.times is not None and (block.times[1:] < block.times[:-1]).any():
             kept = self.places.copied(where)
         passed = _passed(block, ids, self.low, self.places)
@@ -168,6 +175,7 @@ class Numbered:
             block, order = block.sorted()
             ids = ids[order]
             passed = _passed(block, ids, self.low, self.places)
+        # Sorting a block does not help if it begins before the previous one ended.
         if isinstance(passed, int):
             assert block.times is not None
             s = int(ids[passed])
@@ -197,6 +205,7 @@ class Named:
             block, order = block.sorted()
             places = _SequencePlaces.new(len(names), timed=self.timed)
             passed = _passed(block, codes[order], 0, places)
+            # A sorted block cannot go back in time within itself; `join` compares it with earlier ones.
             assert not isinstance(passed, int)
         return [
             passed,
@@ -246,6 +255,7 @@ def by_name(column: ArrowTable) -> tuple[Array, Ints]:
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
+        # Chunks may have different dictionaries, in which equal codes mean different names.
         column = column.unify_dictionaries()
         column = column.cast(column.type.value_type)
     coded = pa.concat_arrays(column.dictionary_encode().unify_dictionaries().chunks)

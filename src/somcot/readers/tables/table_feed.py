@@ -36,9 +36,11 @@ def open_feed(
     **options: Any,
 ) -> Feed | TableFeed:
     """A feed for a file of any format; arguments as for `Feed`, and `options` as for `open_table`."""
+    # Standard input as CSV is read by `Feed` itself, which needs no look at its beginning.
     source = None if path == "-" and format in (None, "csv", "tsv") else identify(path, format)
     if source is None or (source.format in ("csv", "tsv") and not source.parts and not _is_packed(source)):
         if source is not None and source.stream is not None:
+            # `Feed` opens the file again, at the saved position.
             source.stream.close()
         return Feed(
             path, codes, keys, roles, place, states=states, follow=follow, skip=skip, delimiter=delimiter,
@@ -77,6 +79,7 @@ class TableFeed:
         self.options = options
         tuples = [s if isinstance(s, tuple) else (s,) for s in states]
         n = max(len(roles.state), 1)
+        # Where labels of the reference are integers, text from the file is converted to integers, too.
         self._whole = [any(len(s) == n and type(s[k]) is int for s in tuples) for k in range(n)]
 
     def close(self) -> None:
@@ -90,6 +93,7 @@ class TableFeed:
             self.place.names = list(table.columns)
             for batch in table.batches(roles.wanted):
                 n = len(next(iter(batch.values())))
+                # Rows before the saved position were processed by an earlier run.
                 skipped, before = min(before, n), max(before - n, 0)
                 rows: dict[str, Any] = {name: _listed(values)[skipped:] for name, values in batch.items()}
                 if n > skipped:
@@ -103,6 +107,7 @@ class TableFeed:
 
         columns = [self._labels(rows[name], k) for k, name in enumerate(roles.state)]
         labels: list[Entry] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        # A joined state is missing if any of its parts is.
         known = [
             k for k, label in enumerate(labels) if label is not None and None not in (label if columns[1:] else ())
         ]
@@ -117,12 +122,14 @@ class TableFeed:
         keys = None
         if roles.sequence is not None:
             names = _listed(rows[roles.sequence])
+            # As text: the same sequence must have the same key in every format.
             keys = self.keys(pa.array([str(names[k]) for k in known], pa.string()))
         codes = self.codes([labels[k] for k in known])
         if roles.time is None:
             return EventBlock(codes, keys, np.zeros(0), None)
         column = NumberColumn(self.name, roles.time, times=True, time_format=roles.time_format)
         column.add(rows[roles.time])
+        # All rows, then the known ones: times are parsed by column.
         times = column.floats()[known]
         return EventBlock(codes, keys, times, column.holds_times)
 

@@ -45,6 +45,7 @@ def unfolded(table: Table, roles: ColumnRoles) -> tuple[Table, ColumnRoles]:
     (('at[0]', 'at[1]'), [[0, 1], [0.0, 2.0], [1.0, 3.0]])
     """
     batches = table.batches(roles.wanted)
+    # The first batch decides how wide lists are; it is put back in front.
     first = next(batches, None)
     if first is None:
         return table._replace(batches=lambda _: iter(())), roles
@@ -78,6 +79,7 @@ def _width(values: Batch) -> int | None:
             return None
     lists = (entry for entry in (values.to_pylist() if is_arrow(values) else values) if isinstance(entry, list))
     first = next(lists, None)
+    # An empty batch of lists still needs a width.
     return None if first is None and not is_arrow(values) else len(first or [0])
 
 
@@ -86,6 +88,7 @@ def _places(table: Table, name: str, values: Batch, width: int, before: int) -> 
     import pyarrow as pa
 
     lists = plain(values) if is_arrow(values) else pa.array(values)
+    # Remains another type only if the column does not hold lists.
     fixed = pa.list_(lists.type.value_type, width) if hasattr(lists.type, "value_type") else lists.type
     lengths = _lengths(lists)
     odd = np.flatnonzero((lengths != width) & (lengths >= 0))
@@ -93,6 +96,7 @@ def _places(table: Table, name: str, values: Batch, width: int, before: int) -> 
         place = table.place(before + int(odd[0] if len(odd) else 0) + 1)
         what = f"{int(lengths[odd[0]])} numbers" if len(odd) else str(lists.type)
         raise ValueError(f"{table.name}: {place}, column {name!r}: found {what}, expected {width}, as in the first row")
+    # Positions among the present lists; masked where a list is missing.
     rows = pa.array(np.cumsum(lengths >= 0) - 1, mask=lengths < 0)  # missing lists have no flat entries
     flat = lists.flatten()
     return [flat.take(pa.array(np.arange(k, len(flat), width))).take(rows) for k in range(width)]
@@ -161,6 +165,7 @@ def read_vectors(
     with open_table(source, format=format, encoding=encoding, delimiter=delimiter) as table:
         roles = roles_of(table, _named(table, state, sequence, time), sequence, time, None, terminated)
         table, roles = unfolded(table, roles)
+        # Any number of bins makes the columns numeric; the bins themselves are not used.
         columns = collected(table, roles, dict.fromkeys(roles.state, 2))
     values = np.column_stack([column.floats() for column in columns.state.values()])  # type: ignore[union-attr]
     # The rows themselves serve as states, so that the rules about order and ends apply here too.
@@ -195,6 +200,7 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
 def _by_rows(values: Floats, rows: Samples, names: Sequence[str], period: Mapping[str, float] | None) -> Trajectories:
     assert rows.offsets is not None
     episodes = [
+        # The last state of an episode is in `following` only.
         values[np.append(rows.now[begin:end], rows.following[end - 1])]
         for begin, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
     ]
@@ -214,10 +220,12 @@ def _of_arrays(source: Input, terminated: bool | str, missing: str, period: Mapp
                 f"{what}: found {array.dtype} of shape {array.shape}, expected numbers of shape (T + 1, d), or "
                 "(n_episodes, T + 1, d)"
             )
+        # Three dimensions are episodes of equal length.
         episodes += [*array] if array.ndim == 3 else [array]
     try:
         gaps = "cut" if missing == "cut" else "refuse"
         return Trajectories.from_arrays(episodes, terminated=terminated, gaps=gaps, period=period)
     except ValueError as error:
         note = error.args[0]
+        # Errors about arrays name the file.
         raise ValueError(note.within(source.name) if isinstance(note, Note) else f"{source.name}: {error}") from None

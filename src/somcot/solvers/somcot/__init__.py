@@ -87,8 +87,8 @@ def solve(
     checkpoint : path, optional
         Write the state there every `checkpoint_every` seconds and at the end. The file belongs to one run at a time.
     resume : path or True, optional
-        Go on from a checkpoint, with the same arguments as then; True means from `checkpoint` if that exists yet. The
-        outcome has the same bits as if the run had never stopped.
+        Continue from a checkpoint, with the same arguments as before; True means from `checkpoint` if it exists. The
+        result has the same bits as that of an uninterrupted run.
     rng : None, int or Generator
     progress : bool or callable
         Show a line on standard error, or call ``progress(step, n_steps, distance)`` after each slice.
@@ -137,7 +137,7 @@ def solve_and_count(
     progress: bool | Report = False,
     **options: Any,
 ) -> tuple[Result, Drawn]:
-    """What `solve` returns, and the transitions behind it."""
+    """The result of `solve`, and the transitions that it used."""
     began = time.perf_counter()
     opened = partial(_opened, x, y, cost, discount, order, rng, max_seconds)
     with _resumed(opened, SomcotOptions(**options), checkpoint, checkpoint_every, resume) as run:
@@ -231,7 +231,7 @@ def _opened(
 ) -> _Opened:  # fmt: skip
     discount = check_discount(discount)
     sides = zip("xy", (x, y), _children(rng), strict=True)
-    # Counting takes no time, so drawing would: a run that counts draws from the table of a known chain's occupancy.
+    # Counting is fast, so drawing would dominate: known chains are drawn from the table of their occupancy.
     how: dict[str, Any] = {"order": order, "tabled": wanted.counts}
     source_x, source_y = (as_source(name, process, discount, own, **how) for name, process, own in sides)
     costs = _checked_cost(cost, source_x, source_y)
@@ -252,8 +252,8 @@ def _resumed(
     checkpoint_every: float,
     resume: str | os.PathLike[str] | bool | None,
 ) -> Iterator[Run]:
-    """The run, where a checkpoint left it if there is one, with its file for itself."""
-    # Errors of paths come before a problem is built, which may take long.
+    """The run, continued from a checkpoint if there is one, with a lock on its file."""
+    # Paths are checked before the problem is built, which may take long.
     _check_target(checkpoint, resume)
     path = checkpoint if resume is True else resume
     with contextlib.nullcontext() if checkpoint is None else exclusive(checkpoint):
@@ -261,7 +261,7 @@ def _resumed(
         if isinstance(path, (str, os.PathLike)) and (resume is not True or os.path.exists(path)):
             old = path
         if old is not None and options.counts and record_of(old).get("format") == FORMAT:
-            # A run of an earlier version, whose automatic rates were Algorithm 2's: it ends as it would have then.
+            # A run of an earlier version, whose automatic rates were those of Algorithm 2: it keeps them.
             options = replace(options, steps=FORMER)
         run = opened(options).run()
         run.path, run.every = checkpoint, checkpoint_every
@@ -273,12 +273,12 @@ def _resumed(
 def _unplanned(
     options: SomcotOptions, max_seconds: float | None, given: tuple[object, object], sources: tuple[Source, Source]
 ) -> bool:
-    """Whether to run in phases: for a time, or because a stream comes without its length and without a plan."""
+    """Whether to run in phases: for a given time, or if neither the length of a stream nor the steps are known."""
     if max_seconds is not None and options.n_steps is not None:
         raise ValueError("max_seconds: n_steps is given too; give one of them, the steps to take or the time to use")
     if max_seconds is not None or options.n_steps is not None:
         return max_seconds is not None
-    # A chain has no length either, but then the usual number of steps is what one expects.
+    # A chain has no length either, but has a default number of steps.
     live = any(not isinstance(process, (MarkovChain, Samples)) for process in given)
     return live and all(source.n_pairs is None for source in sources)
 
@@ -352,7 +352,7 @@ def _initial_law(name: str, initial: int | ArrayLike, n: int) -> Floats:
 
 
 def save(state: State | CountState, path: str | os.PathLike[str]) -> None:
-    """Write a state to a file that holds no code; `load` reads it back and the run goes on bit for bit."""
+    """Write a state to a file without executable code; `load` restores it, and the run continues bit for bit."""
     settle_trace(state)
     arrays, record = state_record(state)
     files.write_arrays(path, arrays, record)
@@ -368,7 +368,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _finished(run: Run, progress: bool | Report, began: float) -> Result:
-    """Drive the run and read off the result; an error, of a stream or of its source, carries what was reached."""
+    """Carry out the run and return its result; errors of streams carry the partial result."""
     if progress and progress is not True and not callable(progress):
         raise TypeError(f"progress: found {progress!r}, expected True, False or a function (step, n_steps, distance)")
     report = meter(run.state.settings.n_steps or 0) if progress is True else progress or None
@@ -377,7 +377,7 @@ def _finished(run: Run, progress: bool | Report, began: float) -> Result:
 
     def read_off(status: Status | None = None) -> Result:
         seconds = time.perf_counter() - began
-        # In phases, the present one may be unfinished; the answer is then the one before it.
+        # An unfinished phase has no result; that of the previous phase is returned.
         if run.phases is None or isinstance(run.state, CountState):
             return finish(run.state, **states, status=status, seconds=seconds)
         state, earlier = run.phases.answer(run.state)
@@ -401,7 +401,7 @@ def _too_short() -> StreamError:
 
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
-    """Find out before the work, not after it, that checkpoints cannot be written."""
+    """Check that checkpoints can be written, before the computation begins."""
     if resume == "" or not isinstance(resume, (bool, str, os.PathLike, type(None))):
         raise TypeError(f"resume: found {resume!r}, expected the name of a file")
     if checkpoint is None and resume is True:
@@ -428,8 +428,8 @@ def _checked_cost(cost: ArrayLike, x: Source, y: Source) -> Floats:
 
 
 def _start(name: str, source: Source, n: int) -> Origin:
-    """The initial distribution over n states, by default the first state; and the transitions that can come."""
-    # A stream may know fewer states than the cost has; those it never names have no mass at the start.
+    """The initial distribution over n states, by default the first state; and the possible transitions."""
+    # A stream may have fewer states than the cost; the others have initial probability 0.
     law = np.array([1.0]) if source.initial is None else source.initial
     if len(law) > n:
         raise ValueError(f"{name}: the initial distribution has {len(law)} states, but the cost has {n}")

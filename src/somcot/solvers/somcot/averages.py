@@ -1,9 +1,9 @@
-"""What a SOMCOT run looks like, in words: the appendix's advice on step sizes, and what the data lack.
+"""Diagnosis of a SOMCOT run: the appendix's advice on step sizes, and where the data are too few.
 
-SOMCOT proves nothing about a single run, but it has seen its transitions, and the chains most likely to have sent them
-can be solved exactly (`recorded.flow` fits them: the transitions are samples of the occupancy). Their bracket belongs
-to those chains alone. SOMCOT's value may lie outside; if it does by more than chance explains, the run has
-not converged.
+SOMCOT has no error bound for a single run. But it has counted its transitions, and the chain most likely to have
+generated them can be solved exactly (`recorded.flow` fits it: the transitions are samples of the occupancy). The
+bounds hold for the distance of the fitted chains only. If SOMCOT's value is outside by more than sampling error
+explains, the run has not converged.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def noted(state: State, row: Floats) -> Sums:
 def averages(state: State, now: Sums | None = None, mark: Sums | None = None) -> Averages:
     """Means over the last share of the iterates, or over all of them while too few of that share are done.
 
-    Those of now, or those that earlier sums tell.
+    The current ones, or those of earlier sums.
     """
     if now is None:
         now, mark = snapshot(state), state.mark
@@ -138,7 +138,7 @@ def _mean(state: State, now: Sums, mark: Sums | None) -> Averages:
 
 def residuals(state: State, mean: Averages, counts: tuple[Ints | None, Ints | None] = (None, None)) -> Residuals:
     """The paper's three violations, against the occupancies that are known or else those seen so far."""
-    # Known chains have an exact occupancy; of others only what was seen can be obeyed.
+    # Known chains have an exact occupancy; for others only the observed one is available.
     seen = [now if then is None else then for now, then in zip((state.counts_x, state.counts_y), counts, strict=True)]
     nu_x = _occupancy(state, state.known[0], seen[0], state.initial_x)
     nu_y = _occupancy(state, state.known[1], seen[1], state.initial_y)
@@ -210,7 +210,7 @@ def initial_distribution(state: State, mean: Averages) -> Floats:
     """Law of the first pair of states: the product, or with two random starts the cheapest coupling for V."""
     product = np.outer(state.initial_x, state.initial_y)
     rows, columns = np.flatnonzero(state.initial_x), np.flatnonzero(state.initial_y)
-    # One certain start leaves only the product; a large linear program is not worth a field that few read.
+    # With one deterministic start the product is the only coupling; a large linear program would be too costly here.
     if not state.extra or len(rows) * len(columns) > TRANSPORT_LIMIT:
         return product
     from scipy.optimize import linprog
@@ -268,7 +268,7 @@ def trace_columns(rows: list[tuple[float, ...]]) -> dict[str, Floats]:
 
 
 def settle_trace(state: State | CountState) -> None:
-    """Work out the rows of the trace that are there as sums only; those of a run that counts may wait."""
+    """Compute the rows of the trace that are stored as sums; those of counted runs are computed on access."""
     if isinstance(state, State) and state.pending:
         state.trace = [*state.trace, *rows_of(state, state.pending, state.last)]
         state.last = noted(state, state.pending[-1].now).state_law
@@ -299,7 +299,7 @@ def all_rows(
 
 
 def estimate(state: State) -> float:
-    """The distance as it stands."""
+    """The current distance."""
     return unit_distance(state, averages(state).state_law)
 
 
@@ -330,7 +330,7 @@ class FittedPair(NamedTuple):
 
 
 class CountedDistance(NamedTuple):
-    """The fitted chains' distance with its bracket, and what is to be said about it.
+    """The distance of the fitted chains with its bounds, and notes on it.
 
     `distance` is None, and the bounds are the range of the cost, when the work would have taken too long.
     """
@@ -357,7 +357,7 @@ def fit(fed: Fed) -> FittedPair:
     """Fit both chains to the counts; if a fit fails, its rows are normalised counts, with a note."""
     from somcot.recorded.flow import flow_mle  # loaded when it is needed
 
-    # A fit that fails is no reason to stop: its fallback is what one would have taken without a fit.
+    # A failed fit does not end the run: normalised counts are a consistent estimate as well.
     with collected() as failed:
         x = flow_mle(fed.counts_x, fed.initial_x, fed.discount).chain
         y = flow_mle(fed.counts_y, fed.initial_y, fed.discount).chain
@@ -392,7 +392,7 @@ def _dense(chain: MarkovChain) -> Floats:
 
 
 def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:
-    """Seconds that fitting and solving would take, roughly and from above; sizes alone decide, no clock."""
+    """Approximate upper bound of the seconds for fitting and solving, from the sizes alone."""
     sides = (counts_x, counts_y)
     sizes = [(int(np.count_nonzero(c.sum(axis=0) + c.sum(axis=1))), int(np.count_nonzero(c))) for c in sides]
     fitting = sum(NEWTON_STEPS * n**3 / 3 / FLOPS for n, _ in sizes)
@@ -402,7 +402,7 @@ def forecast(counts_x: NDArray[Any], counts_y: NDArray[Any]) -> float:
 
 
 def compare(fed: Fed, fitted: FittedPair | None = None, worth: float = 0.0) -> CountedDistance:
-    """The exact distance of the fitted chains, where that is affordable: 2 seconds, or as many as it is `worth`."""
+    """The exact distance of the fitted chains, if it is forecast to take at most 2 seconds, or `worth` seconds."""
     seconds = forecast(fed.counts_x, fed.counts_y)
     if seconds > max(MOST_SECONDS, worth):
         note = Note("counted-not-solved", seconds=seconds)
@@ -414,7 +414,7 @@ def compare(fed: Fed, fitted: FittedPair | None = None, worth: float = 0.0) -> C
     return CountedDistance(answer.distance, answer.bounds, remarks)
 
 
-# --- What a SOMCOT run looks like, in words: the appendix's advice on step sizes, and what the data lack.
+# --- Diagnosis of a run: the appendix's advice on step sizes, and where the data are too few.
 
 NEAR_ZERO = 0.05  # of the cost's range
 VIOLATED = 0.3  # sum of the three l1 residuals; 6 is the most there can be

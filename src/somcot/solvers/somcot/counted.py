@@ -229,7 +229,7 @@ def iterate_observed(
     x: PairSide, y: PairSide, pairs: PairState, rates: CountedRates, work: ObservedWorkspace, law_x: CountedLaw,
     law_y: CountedLaw, means: Means, mu_sum: Floats, n_silent: int, n_averaged: int,
 ) -> None:  # fmt: skip
-    """So many iterations that are not averaged, and so many that are; mu on pairs of transitions that occur."""
+    """Iterations before averaging, then averaged ones; mu is on pairs of observed transitions."""
     for k in range(n_silent + n_averaged):
         # Rows that are skipped keep no mass of the iteration before: here, other than in Algorithm 2, all duals move.
         ref = reference(x, y, pairs, rates, work)
@@ -303,7 +303,7 @@ def _add(state: CountState, table: NDArray[Any], now: Ints, following: Ints) -> 
     while done < len(now):
         place = (state.n_transitions + done) % period
         stop = min(len(now), done + period - place)
-        # Growing weights of the new instead of shrinking ones of all the old: one pass, whatever the batch.
+        # Weights of new transitions grow, instead of shrinking all old ones: one pass for any batch size.
         weights = 2.0 ** ((place + 1.0 + np.arange(stop - done)) / h)
         np.add.at(table, (now[done:stop], following[done:stop]), weights)
         done = stop
@@ -316,7 +316,7 @@ def _add(state: CountState, table: NDArray[Any], now: Ints, following: Ints) -> 
 FIRST_ROUND = 16  # the first round takes this part of the planned iterations; each further one doubles them
 AGREES = 0.001  # of the cost's range: a round this close to the exact distance is the last (see `agreement`),
 FEASIBLE = 0.02  # if its averages violate the constraints by no more than this in total (6 is the most)
-CONTINUE = 0.005  # of the cost's range: once the planned iterations are done, a run that is further off goes on
+CONTINUE = 0.005  # of the cost's range: after the planned iterations, a run with a larger error is continued
 MOST_DOUBLINGS = 8
 MOST_SECONDS = 30.0  # of forecast work: no round begins that would end later, and a long first one is cut
 LEAST_ITERATIONS = 50  # of the first round, however long they take
@@ -335,7 +335,7 @@ class SaddleSolution(NamedTuple):
 
 
 def n_iterations(n_transitions: float) -> int:
-    """How many iterations so many transitions deserve."""
+    """Number of iterations for a number of transitions."""
     return int(min(max(30.0 * math.sqrt(n_transitions), 3000.0), 10_000.0))
 
 
@@ -348,7 +348,7 @@ def agreement(n_transitions: float) -> float:
 
 
 def forecast_solve(state: CountState) -> float:
-    """Seconds that an answer takes, roughly; sizes alone decide, no clock."""
+    """Approximate seconds of a solve, from the sizes alone, so that results do not depend on the clock."""
     edges = [int(np.count_nonzero(table)) for table in (state.counts_x, state.counts_y)]
     n_x, n_y = state.cost.shape
     whole = n_iterations(state.n_eff) * min(_seconds(n_x, n_y, edges), _seconds_of_products(n_x, n_y))
@@ -382,16 +382,16 @@ def solve(state: CountState) -> SaddleSolution:
 
 
 def _solve(state: CountState, counts_x: NDArray[Any], counts_y: NDArray[Any], n: float) -> SaddleSolution:
-    """Iterate until the answer is that of the fitted chains; a run that stays off tries once more with b / 4."""
+    """Iterate until the distance agrees with that of the fitted chains; if it never does, repeat with b / 4."""
     fed = Fed(state.cost, state.settings.discount, state.initial_x, state.initial_y, counts_x, counts_y)
-    # Every solve starts cold: iterates warmed on early counts keep their errors in log mu (ten times as far off).
+    # Every solve starts cold: with warm starts, errors from early counts remain in log mu (ten times larger).
     fitted, planned = fit(fed), n_iterations(n)
     first = _Iteration(state, fed, fitted, 1.0)
     # A comparison that saves iterations is worth a part of their time.
     exact = compare(fed, fitted, 0.25 * min(planned * first.seconds, MOST_SECONDS))
     first.run_rounds(planned, exact, agreement(n))
     best = first
-    # Slow runs are those whose duals have little way to go at large b; for these a quarter is usually nearer.
+    # Slow runs are those whose duals need to move little compared with b; a quarter of b usually suits them better.
     if exact.is_off(first.distance, span(state.cost), CONTINUE):
         slower = _Iteration(state, fed, fitted, 0.25)
         slower.run_rounds(planned, exact, agreement(n))
@@ -418,7 +418,7 @@ class _Iteration:
         self.products = settings.support == "full" or common
         self.seconds = _seconds_of_products(n_x, n_y) if self.products else _seconds(n_x, n_y, used)
         edges = [Edges.full(len(m)) if self.products else Edges.from_mask(m) for m in masks]
-        # Bottlenecks and absorbing ends have sigma far above the way that duals go, hence the cap.
+        # With bottlenecks and absorbing states sigma is far larger than the duals become, hence the cap.
         b = 2.0 * factor * min(max(value_spread(fed, fitted), 1e-3), 1.0 / math.sqrt(1.0 - gamma))
         rest, eta = 1.0 - gamma, 1.0 / (8.0 * b)
         self.rates = CountedRates(eta, 4 * eta, b, 2 * b, 0.1 / n_pairs, gamma, 60.0 / rest, 20.0 / rest)
@@ -465,7 +465,7 @@ class _Iteration:
 
     @property
     def violation(self) -> float:
-        """By how much the averages violate the constraints of the fitted chains, in total."""
+        """Total violation of the constraints of the fitted chains by the averages."""
         return sum(violations(self.state, self.mean, *self.occupancies))
 
     def run_rounds(self, planned: int, exact: CountedDistance, close: float) -> None:
@@ -535,7 +535,7 @@ def row(k: int, solution: SaddleSolution) -> tuple[float, ...]:
 
 
 def rows(state: CountState, trace: tuple[tuple[float, ...], ...], pending: tuple[Snapshot, ...]) -> list[Any]:
-    """The rows of the trace, those that wait as counts solved now."""
+    """The rows of the trace, solving those that are stored as counts."""
     solved = []
     for k, counts_x, counts_y in pending:
         then = replace(state, k=k, solution=None)
@@ -544,6 +544,6 @@ def rows(state: CountState, trace: tuple[tuple[float, ...], ...], pending: tuple
 
 
 def settle(state: CountState) -> None:
-    """Solve the rows of the trace that wait as counts."""
+    """Solve the rows of the trace that are stored as counts."""
     state.trace = rows(state, tuple(state.trace), tuple(state.pending))
     state.pending = []

@@ -1,4 +1,4 @@
-"""SOMCOT as a fold over transitions: options and a first state, steps that change it, a result read off it."""
+"""SOMCOT as a fold over transitions: options and an initial state, steps that update it, and its result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read 
 _LEAST_DISCOUNT = 1e-100
 # Bytes for each entry of the tables of states by states, for Algorithm 2 and with fitted chains (measured: 220).
 ITERATED_BYTES, COUNTED_BYTES = 40.0, 240.0
-# The automatic rates of earlier versions: checkpoints of theirs go on with them.
+# The automatic rates of earlier versions: their checkpoints continue with them.
 FORMER = "former"
 
 
@@ -129,11 +129,11 @@ class SomcotOptions:
 
     @property
     def counts(self) -> bool:
-        """Whether transitions are counted; rates of one's own make it Algorithm 2."""
+        """Whether transitions are counted; explicit rates select Algorithm 2."""
         return self.steps == "auto" and self.primal_step is None and self.dual_step is None and not self.decay
 
     def begin(self, cost: Floats, discount: float, x: Origin, y: Origin) -> State:
-        """The first state of a run of Algorithm 2, from what has been checked."""
+        """The initial state of a run of Algorithm 2, from checked arguments."""
         settings = self.settings(cost, discount)
         _check_size(cost, discount)
         # A coupling of the first states has to be looked for only when both are random.
@@ -156,7 +156,7 @@ class SomcotOptions:
         return CountState.empty(CountSettings(discount, self.n_steps, *own), cost, x.initial, y.initial)
 
     def settings(self, cost: Floats, discount: float) -> RunSettings:
-        """What is fixed for a run of Algorithm 2 with this cost; `n_steps` must be known by now."""
+        """Settings of a run of Algorithm 2 with this cost; `n_steps` must be known."""
         n_steps = check_count("n_steps", self.n_steps)
         # Explicit rates and the paper's radii are in the unit of the cost, automatic ones in that of its range.
         own = self.steps == "paper" or isinstance(self.steps, Steps)
@@ -173,7 +173,7 @@ class SomcotOptions:
         )
 
     def _rates(self, cost: Floats, discount: float, n_steps: int) -> Steps:
-        """Rates in the unit of the cost; explicit values go before the rule."""
+        """Rates in the unit of the cost; explicit values take precedence."""
         n_x, n_y = cost.shape
         if isinstance(self.steps, Steps):
             rule = self.steps
@@ -268,7 +268,7 @@ def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
     Parameters
     ----------
     state : State or CountState
-        Used up: go on with the one returned.
+        Changed in place: continue with the returned one.
     x, y : pair of int array_like
         ``(states, next_states)`` of each chain, all of one length.
     """
@@ -279,7 +279,7 @@ def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
 
 
 def slices(state: Any, batch: Batch) -> Iterator[Any]:
-    """Run the steps of a batch in slices of some 25 ms; where they are cut changes no bit of the outcome."""
+    """Run the steps of a batch in slices of some 25 ms; the result does not depend on the slices."""
     if isinstance(state, CountState):
         for first in range(0, len(batch.x), COUNTED_SLICE):
             x, next_x, y, next_y = (array.ravel() for array in batch.part(first, first + COUNTED_SLICE))
@@ -293,7 +293,7 @@ def slices(state: Any, batch: Batch) -> Iterator[Any]:
             n = min(end - done, state.pace)
             began = time.perf_counter()
             _run(state, batch.part(done, done + n), slots.part(done - begin, done - begin + n))
-            # The clock chooses how many steps make a slice, so that Ctrl-C is obeyed soon; no number depends on it.
+            # The clock chooses how many steps make a slice, so that Ctrl-C takes effect soon; no number depends on it.
             seconds = time.perf_counter() - began
             if seconds > SLICE_SECONDS:
                 state.pace = max(1, int(state.pace * max(0.25, SLICE_SECONDS / seconds)))
@@ -318,7 +318,7 @@ def _run(state: State, batch: Batch, slots: Slots) -> None:
 
 
 class Earlier(NamedTuple):
-    """What a run in phases did before the one that is read off."""
+    """The phases before the one whose result is returned."""
 
     steps: int  # of the phases before
     trace: list[tuple[float, ...]]
@@ -334,7 +334,7 @@ def finish(
     seconds: float = 0.0,
     earlier: Earlier | None = None,
 ) -> Result:
-    """Read off the result; the state can go on afterwards.
+    """Return the result; the run can be continued afterwards.
 
     `status` is by default FINISHED once the planned steps are done, else INTERRUPTED. `earlier` is for Algorithm 2 in
     phases. A ConvergenceWarning follows when the distance is not that of the transitions that were fed.
@@ -435,7 +435,7 @@ def _read_counts(state: CountState, status: Status) -> _FinishedRun:
     """Of a run that counts: the averages of the saddle iteration on the counted chains."""
     solution, n = counted.solve(state), state.n_transitions
     last = counted.row(state.k, solution)
-    # The trace is computed when it is read, maybe after the run went on: it needs the state of now.
+    # The trace is computed on first access, possibly after the run was continued, so the current state is kept.
     frozen = replace(state, solution=None, pending=[], trace=[])
     trace = partial(_counted_rows, frozen, tuple(state.trace), tuple(state.pending), last)
 
@@ -473,7 +473,7 @@ NO_ROWS = TraceBuffer(1 << 62, 0, np.zeros((0, 0)))
 
 
 class Slots(NamedTuple):
-    """Where the transitions of a batch stand among those of their states, as the kernels want it."""
+    """Positions of the transitions of a batch among those of their states, as required by the kernels."""
 
     x: NDArray[np.uint64]
     y: NDArray[np.uint64]
@@ -484,7 +484,7 @@ class Slots(NamedTuple):
 
 
 def run_kernel(state: State, batch: Batch, slots: Slots | None = None, sheet: TraceBuffer = NO_ROWS) -> None:
-    """Take the steps of a batch, whose transitions the support must know; they are counted elsewhere."""
+    """Take the steps of a batch, whose transitions must be in the support; they are counted elsewhere."""
     kernel = sweeps.advance_full if state.settings.support == "full" else sweeps.advance_observed
     if slots is None:
         places = state.edges_x.slot[batch.x, batch.next_x], state.edges_y.slot[batch.y, batch.next_y]

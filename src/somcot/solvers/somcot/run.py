@@ -55,12 +55,12 @@ FIRST_PHASE = 1024
 
 @dataclass
 class Phases:
-    """What a run in phases knows beside the state of the present one.
+    """The state of a run in phases, except that of the current phase.
 
     Attributes
     ----------
     options : Options
-        As asked for, without a number of steps.
+        As requested, without a number of steps.
     cost, discount, x, y
         The problem, and where its chains start.
     max_seconds : float
@@ -85,7 +85,7 @@ class Phases:
 
     @property
     def steps_before(self) -> int:
-        """Steps of all phases before the present one."""
+        """Steps of all previous phases."""
         return _steps(self.index)
 
     def first(self) -> State:
@@ -93,7 +93,7 @@ class Phases:
         return self._planned().begin(self.cost, self.discount, self.x, self.y)
 
     def settings(self) -> RunSettings:
-        """What is fixed for the present phase."""
+        """Settings of the current phase."""
         return self._planned().settings(self.cost, self.discount)
 
     def next(self, state: State) -> State:
@@ -103,7 +103,7 @@ class Phases:
             self.trace = self.rows_so_far()
         self.done, self.index = state, self.index + 1
         n_x, n_y = self.cost.shape
-        # Transitions already known need not be learned, and grown into, once more.
+        # Transitions seen in earlier phases belong to the support from the start.
         x = self.x._replace(transitions=state.edges_x.mask[:n_x, :n_x])
         y = self.y._replace(transitions=state.edges_y.mask[:n_y, :n_y])
         fresh = self._planned().begin(self.cost, self.discount, x, y)
@@ -119,14 +119,14 @@ class Phases:
         return self.trace + [(before + row[0], *row[1:]) for row in self.done.trace]
 
     def answer(self, present: State) -> tuple[State, Earlier]:
-        """The state to read the answer off, and what came before it; the first phase stands in for itself."""
+        """The state that has the result, and the phases before it; during the first phase, the current one."""
         all_steps = self.steps_before + present.k
         if self.done is None:
             return present, Earlier(0, [], all_steps)
         return self.done, Earlier(_steps(self.index - 1), self.trace, all_steps)
 
     def to_record(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and numbers for a checkpoint, beside those of the present phase."""
+        """Arrays and numbers for a checkpoint, in addition to those of the current phase."""
         record: dict[str, Any] = {"index": self.index}
         arrays: dict[str, NDArray[Any]] = {}
         if self.trace:
@@ -137,9 +137,9 @@ class Phases:
         return arrays, record
 
     def load(self, arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> None:
-        """Take over what `to_record` wrote."""
+        """Restore the record written by `to_record`."""
         index = record["index"]
-        # A file may say anything: 2^48 phases would shift out of all numbers, before any check of theirs.
+        # A damaged file may hold any number, and 2^48 phases would overflow before later checks.
         if type(index) is not int or not 0 <= index < 48 or (index > 0) != ("done" in record):
             raise ValueError(f"phase {index!r}")
         self.index = index
@@ -178,10 +178,10 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        # Python lets only the main thread install handlers; elsewhere nothing can interrupt anyway.
+        # Python lets only the main thread install handlers; other threads are never interrupted by signals.
         if threading.current_thread() is threading.main_thread():
             for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-                # A host such as a notebook or a server has handlers of its own, which know better.
+                # A host such as a notebook or a server has its own handlers, which are left in place.
                 if signal.getsignal(number) is usual:
                     self._before[number] = signal.signal(number, self._note)
         return self
@@ -194,7 +194,7 @@ class Interrupts:
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._terminated |= number == signal.SIGTERM
-        # A second Ctrl-C is meant seriously: the slice is given up.
+        # A second Ctrl-C abandons the slice.
         if self.open or self.requested:
             raise KeyboardInterrupt
         self.requested = True
@@ -221,7 +221,7 @@ class Run:
     answers: bool = True  # whether counts are solved at the end
 
     def save(self) -> None:
-        """Write the checkpoint, if one is wanted. A disk that fails costs the checkpoint, not the run."""
+        """Write the checkpoint, if requested; a failure does not end the run."""
         if self.path is None:
             return
         try:
@@ -242,18 +242,18 @@ class Run:
 
     @property
     def steps_before(self) -> int:
-        """Steps of the phases before the present one."""
+        """Steps of the previous phases."""
         return 0 if self.phases is None else self.phases.steps_before
 
     @property
     def has_answer(self) -> bool:
-        """Whether anything can be read off."""
+        """Whether there is a result."""
         return self.state.k > 0 or (self.phases is not None and self.phases.done is not None)
 
 
 def drive(run: Run, report: Report | None) -> Status:
-    """Take steps until the planned number is done, time is up, a stream ends or someone interrupts."""
-    # First, so that a wait for the compiler is over before transitions are drawn that could be lost.
+    """Take steps until the planned number is done, the time is up, a stream ends or the run is interrupted."""
+    # Compiled first: an interruption while compiling must not lose transitions that were drawn.
     if run.answers:
         _compile(run.state)
     with Interrupts() as interrupts:
@@ -274,14 +274,14 @@ def drive(run: Run, report: Report | None) -> Status:
 
 @dataclass
 class Watch:
-    """What is looked at between slices: requests to stop, and when the last checkpoint was written."""
+    """State checked between slices: requests to stop, and the time of the last checkpoint."""
 
     interrupts: Interrupts
     saved: float
 
 
 def _to_the_end(run: Run, report: Report | None, watch: Watch) -> Status | None:
-    """Take the planned steps, of a run or of a phase; say how that ended, None when time was up before."""
+    """Take the planned steps of a run or of a phase. Return its status, or None if the time limit was reached."""
     while _steps_left(run) > 0:
         batch, ended = _next_batch(run, watch.interrupts)
         for state in slices(run.state, batch):
@@ -304,14 +304,14 @@ def _to_the_end(run: Run, report: Report | None, watch: Watch) -> Status | None:
 def _in_phases(run: Run, report: Report | None, watch: Watch) -> Status:
     """Take phase after phase; a run with a plan is one phase.
 
-    The clock only says after which finished phase to stop: no number depends on it.
+    The clock decides only after which finished phase to stop; no number depends on it.
     """
     while not _late(run):
         began = time.monotonic()
         status = _to_the_end(run, report, watch)
         if status is Status.EXHAUSTED:
             return status
-        # Counts need no phases: they are as good after any number of transitions.
+        # Counts need no phases: they are valid after any number of transitions.
         if status is None or run.phases is None or isinstance(run.state, CountState):
             break
         run.state = run.phases.next(run.state)
@@ -324,11 +324,11 @@ def _in_phases(run: Run, report: Report | None, watch: Watch) -> Status:
 
 
 def _late(run: Run) -> bool:
-    """Whether time is up and there is a finished phase to answer with."""
+    """Whether the time is up and there is a finished phase with a result."""
     if isinstance(run.state, CountState):
         if run.max_seconds == math.inf or run.state.k < FIRST_SOLVE:
             return False
-        # The answer takes time too, which has to be kept free.
+        # Computing the result takes time too, which is reserved.
         last = counted.forecast_solve(run.state) if run.answers else 0.0
         return time.monotonic() + last > run.began + run.max_seconds
     if run.phases is None or run.phases.done is None:
@@ -351,11 +351,11 @@ def _steps_left(run: Run) -> int:
 
 
 def restore(run: Run, path: str | os.PathLike[str]) -> None:
-    """Put a run where a checkpoint left it; the problem and the options have to be the same."""
+    """Restore a run from a checkpoint; the problem and the options must be the same."""
     if not Path(path).exists():
         raise FileNotFoundError(f"resume: {os.fspath(path)} does not exist; pass the checkpoint file of an earlier run")
     arrays, record = checkpoint.read_arrays(path)
-    # The number of steps decides the rates and the averaged share, so a plan cannot be added or dropped on the way.
+    # The number of steps decides the rates and the averaged share, so it cannot be added or removed later.
     if _is_planned(run) != _was_planned(record):
         was = "without" if _is_planned(run) else "with"
         raise checkpoint.CheckpointError(
@@ -386,17 +386,17 @@ def restore(run: Run, path: str | os.PathLike[str]) -> None:
 
 
 def record_of(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a checkpoint says about itself; nothing where there is none."""
+    """The record of a checkpoint; empty if the file does not exist."""
     return checkpoint.read_arrays(path)[1] if Path(path).exists() else {}
 
 
 def state_record(state: State | CountState) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """All that a run needs to go on bit for bit, as arrays and a JSON record."""
+    """Everything needed to continue a run bit for bit, as arrays and a JSON record."""
     return counts_to_record(state) if isinstance(state, CountState) else to_record(state)
 
 
 def read_state(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> State | CountState:
-    """The state that `state_record` took apart."""
+    """The state of a record written by `state_record`."""
     return (counts_from_record if record.get("format") == COUNT_FORMAT else from_record)(arrays, record)
 
 
@@ -425,14 +425,14 @@ def _check_same(state: State | CountState, fresh: State | CountState, settings: 
 
 
 def _place_streams(run: Run, state: State | CountState, place: dict[str, Any], path: str) -> None:
-    """Put both streams where they were when the checkpoint was written."""
+    """Restore the positions of both streams at the checkpoint."""
     sources = {"x": run.x, "y": run.y}
     for name, source in sources.items():
         if place[f"kernel_{name}"] != _fingerprint(source):
             raise checkpoint.CheckpointError(
                 f"resume: {path} belongs to a run with another process {name}; pass the same one as then"
             )
-    # Streams are put where the block began, not where the step was: only there is their generator's state known.
+    # To the beginning of the block, not to the step: the state of the generator is known only there.
     block, b = place["block_k"], state.settings.batch_size
     if type(block) is not int or not 0 <= block <= state.k:
         raise checkpoint.CheckpointError(f"resume: {path}: a block from step {block!r} on, at step {state.k}")
@@ -448,7 +448,7 @@ def _fingerprint(source: Source) -> str | None:
     """A hash of the kernel behind a stream, where it is known: two sources of equal size are not the same."""
     if source.chain is None:
         return None
-    # The kernel alone would not do: the same numbers under other labels are another process.
+    # With the labels: the same kernel under other labels is another process.
     digest = hashlib.sha256(repr(source.chain.states).encode())
     for array in source.chain.support:
         digest.update(array.tobytes())
@@ -456,14 +456,14 @@ def _fingerprint(source: Source) -> str | None:
 
 
 def _compile(state: State | CountState) -> None:
-    """Have the kernel compiled now, while nothing can be lost yet and Ctrl-C still comes through at once."""
+    """Compile the kernel now, while Ctrl-C still takes effect at once and nothing can be lost."""
     nothing = np.zeros((0, state.settings.batch_size), dtype=np.int64)
     try:
         if isinstance(state, CountState):
             counted.compile_kernel(state.settings.support)
         else:
             run_kernel(state, Batch(nothing, nothing, nothing, nothing))
-    # What Numba makes of Ctrl-C while it compiles.
+    # Numba turns Ctrl-C during compilation into an error of its own.
     except SystemError as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -471,7 +471,7 @@ def _compile(state: State | CountState) -> None:
 
 
 def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
-    """Draw what the next steps need; say whether a stream ended."""
+    """Draw the transitions of the next steps, and return whether a stream ended."""
     state = run.state
     b = state.settings.batch_size
     steps = min(max(1, block_size(state.settings.discount) // b), _steps_left(run))
@@ -479,7 +479,7 @@ def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
     n_x, n_y = state.cost.shape
     drawn = []
     for name, source, n in (("x", run.x, n_x), ("y", run.y, n_y)):
-        # Only a user's stream may block for long; ours must not be cut in the midst of compiled code.
+        # Only a user's stream may block for long; ours must not be interrupted within compiled code.
         interrupts.open = not source.quick
         drawn.append(draw(name, source, steps * b, n))
         interrupts.open = False
@@ -491,10 +491,10 @@ def _next_batch(run: Run, interrupts: Interrupts) -> tuple[Batch, bool]:
 
 
 def draw(name: str, stream: Stream, n: int, n_states: int) -> tuple[Ints, Ints]:
-    """Ask a stream and check what it hands over."""
+    """Draw from a stream and check the transitions."""
     try:
         pairs = stream.draw(n)
-    # Python's own way to say that there is no more; ours is a short answer.
+    # Python's sign of exhaustion; streams of this library return fewer transitions instead.
     except StopIteration:
         pairs = ([], [])
     states, following = check_pairs(name, pairs, n_states)

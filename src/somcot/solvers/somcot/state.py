@@ -1,4 +1,4 @@
-"""The state of a run between two steps, of Algorithm 2 and of a run that counts: made, grown, saved and read back."""
+"""The state of a run between two steps, of Algorithm 2 or with counts: created, extended, saved and restored."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FIRST_SLICE = 100_000  # entries of mu that the first slice computes: a millisec
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What is fixed for a whole run. Steps and radii are in the unit of the user's cost."""
+    """Settings of a whole run. Steps and radii are in the unit of the user's cost."""
 
     discount: float
     n_steps: int
@@ -229,7 +229,7 @@ def _check_memory(settings: RunSettings, edges_x: Edges, edges_y: Edges) -> None
         require(wanted, f"the full coupling of {n_x} x {n_y} states", "leave out keep_coupling=True")
 
 
-# --- How the state of a run grows when transitions turn up that its support does not know yet.
+# --- Growth of the state of a run when transitions outside its support are observed.
 
 
 def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
@@ -240,11 +240,11 @@ def grow(state: State, edges_x: Edges, edges_y: Edges) -> State:
     place_y = _places(state.y, bigger.y, rows % n_y, state.edges_y, edges_y)
     _move(state.x, bigger.x, place_x)
     _move(state.y, bigger.y, place_y)
-    # What is not saved is scratch, and new in every step.
+    # Arrays that are not saved are scratch, recomputed in every step.
     for name, column in PAIR_FIELDS.items():
         if column.saved:
             getattr(bigger.pairs, name)[...] = getattr(state.pairs, name)
-    # A new entry may be far above the old ones of its row: every row has to be looked at again.
+    # A new entry may be far above the old ones of its row: the bounds of all rows are computed again.
     bigger.pairs.bound[:] = np.inf
     if state.mu_sum.size:
         bigger.mu_sum[0] = _spread_coupling(state.mu_sum[0], state, bigger)
@@ -306,7 +306,7 @@ MARKED = tuple(name for name in Sums._fields if name not in ("k", "H"))
 
 
 def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """All that a run needs to go on bit for bit."""
+    """Everything needed to continue a run bit for bit."""
     arrays: dict[str, NDArray[Any]] = {name: getattr(state, name) for name in WHOLE}
     arrays |= {f"{part}.{name}": getattr(getattr(state, part), name) for part, name in _saved()}
     arrays |= {"edges_x": state.edges_x.mask, "edges_y": state.edges_y.mask}
@@ -325,7 +325,7 @@ def to_record(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def from_record(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> State:
-    """The state that `to_record` took apart; anything else is refused with a `CheckpointError`."""
+    """The state of a record written by `to_record`; anything else is refused with a `CheckpointError`."""
     if record.get("format") != FORMAT:
         raise CheckpointError(f"found format {record.get('format')!r}, expected {FORMAT}")
     try:
@@ -339,7 +339,7 @@ def from_record(arrays: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -
 
 
 def _check(state: State) -> None:
-    """Refuse what no run could have written, before a loop believes it."""
+    """Refuse values that no run could have written, before loops rely on them."""
     settings = state.settings
     check_discount(settings.discount)
     check_count("n_steps", settings.n_steps)
@@ -383,7 +383,7 @@ FIRST_SOLVE = 1024
 
 @dataclass(frozen=True)
 class CountSettings:
-    """What is fixed for a whole run that counts; `n_steps` is None when the end is not known."""
+    """Settings of a whole run that counts; `n_steps` is None when the end is not known."""
 
     discount: float
     n_steps: int | None
@@ -395,7 +395,7 @@ class CountSettings:
 
 
 class Snapshot(NamedTuple):
-    """Counts as they were after so many steps."""
+    """Counts after a number of steps."""
 
     k: int
     counts_x: NDArray[Any]
@@ -404,7 +404,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(eq=False)
 class CountState:
-    """A run between two answers: how often each transition was seen, and nothing else that matters.
+    """The state of a run with counted transitions: the number of times that each was observed.
 
     With a half-life the counts are decayed sums: the newest transition weighs 2^(i / half_life), where i counts from
     the last multiple of the half-life, and at each such multiple all counts are halved. So the weights do not depend on
@@ -478,7 +478,7 @@ def period_of(half_life: float) -> int:
 
 
 def merge(one: CountState, other: CountState) -> CountState:
-    """The counts of two shards of one run, added up; neither may forget, and the problem has to be the same."""
+    """The counts of two shards of one run, added up; both without decay and of the same problem."""
     if one.settings.half_life is not None or other.settings.half_life is not None:
         raise ValueError("half_life: found a state that forgets; shards of such runs have no common newest transition")
     same = all(np.array_equal(getattr(one, f), getattr(other, f)) for f in ("cost", "initial_x", "initial_y"))
@@ -507,7 +507,7 @@ def counts_to_record(state: CountState) -> tuple[dict[str, NDArray[Any]], dict[s
 
 
 def counts_from_record(arrays: dict[str, NDArray[Any]], record: dict[str, Any]) -> CountState:
-    """The state that `counts_to_record` took apart; anything else is refused with a `CheckpointError`."""
+    """The state of a record written by `counts_to_record`; a `CheckpointError` refuses anything else."""
     try:
         settings = CountSettings(**record["options"])
         check_discount(settings.discount)

@@ -515,7 +515,7 @@ def _collect(x: PairSide, y: PairSide, work: ObservedWorkspace, begin: int, end:
 
 @part
 def _reduce(x: PairSide, pairs: PairState, work: ObservedWorkspace) -> None:
-    """P and q from the marginals; rows get no bound, so each is looked at before it is next left out."""
+    """P and q from the marginals; rows get no bound, so each is computed before it can be skipped again."""
     p, q, active, Q, next_y, mass, offset = pairs.p, pairs.q, pairs.active, work.Q, work.next_y, x.mass, x.offset
     n_x, m_y = Q.shape
     n_y = np.uint64(p.shape[0] // n_x)

@@ -113,7 +113,7 @@ class PairSide(NamedTuple):
 
 
 class PairState(NamedTuple):
-    """What belongs to pairs of states, flat with index x * n_y + y, and the clock."""
+    """Arrays over pairs of states, flat with index x * n_y + y, and the clock."""
 
     cost: Floats
     start: Floats  # (1 - gamma) nu_0
@@ -161,7 +161,7 @@ class Edges(NamedTuple):
 
     @classmethod
     def from_mask(cls, mask: Bools) -> Edges:
-        """From an (n, n) array that says which transitions are allowed."""
+        """From an (n, n) array of allowed transitions."""
         first = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int64)
         slot = np.where(mask, np.cumsum(mask, axis=1) - 1, -1).astype(np.int64)
         return cls(first, np.nonzero(mask)[1].astype(np.int64), slot)
@@ -477,7 +477,7 @@ def update(
 
 @part(inline=False)
 def note(x: PairSide, y: PairSide, pairs: PairState, rates: Rates, sheet: TraceBuffer) -> None:
-    """Put down the sums of a row of the trace, as `averages.snapshot` takes them."""
+    """Store the sums of a row of the trace, as `averages.snapshot` does."""
     k, n = pairs.step[0], pairs.p_sum.shape[0]
     row = sheet.table[k // sheet.every - sheet.skipped]
     row[0], row[1] = k, pairs.H[0]
