@@ -234,6 +234,7 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 
 def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
+    from somcot.plumbing.text import shown_pvalue
     from somcot.report.sentences import mix_in_words
 
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
@@ -242,7 +243,7 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("reference", _cell(f"{names[0]}: {_size(content['x'])}")),
         ("compared", _cell(f"{names[1]}: {_size(content['y'])}")),
         ("distance", f"{content['distance']:.4g} ({100 * level:g} % interval {low:.4g} to {high:.4g})"),
-        ("margin", f"{content['margin']:g} (p = {content['equivalence_pvalue']:.3g} for a larger distance)"),
+        ("margin", f"{content['margin']:g} (p = {shown_pvalue(content['equivalence_pvalue'])} for a larger distance)"),
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
     if content["mix"] is not None:

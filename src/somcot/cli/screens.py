@@ -19,7 +19,7 @@ from somcot.cli.inputs import NamedProcess, Size, duration, readable
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
-from somcot.plumbing.text import label_text, listed_label, percent
+from somcot.plumbing.text import label_text, listed_label, percent, shown_pvalue
 from somcot.result import Status
 from somcot.samples import Samples
 
@@ -204,7 +204,7 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
     decided = "verdict" in content
     facts = [Fact("pvalue", "p-value", f"{p:.3g}{' for no difference' if decided else ''}", strong=p <= 0.05)]
     if decided:
-        within = f"{content['equivalence_pvalue']:.3g} for a distance of {content['margin']:g} or more"
+        within = f"{shown_pvalue(content['equivalence_pvalue'])} for a distance of {content['margin']:g} or more"
         facts.append(Fact("within", "", within, strong=content["verdict"] == "equivalent"))
         facts.append(Fact("distance", "distance", f"{content['distance']:.4g}"))
         if content["mix"] is not None:

@@ -32,7 +32,7 @@ from somcot.inference.statistics import permute
 from somcot.inference.strata import discount_for
 from somcot.inference.units import SEQUENCES, WholeSequences
 from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
-from somcot.plumbing.checks import check_discount, check_number, check_rng
+from somcot.plumbing.checks import check_discount, check_number, check_positive, check_rng, check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card
 from somcot.plumbing.notes import collected
@@ -267,7 +267,8 @@ def sample_size(
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))
     gamma = discount_for([pilot]) if discount is None else check_discount(discount)
     chain = pilot.chain(check=False)
-    table = np.asarray(costs.between(cost, chain if isinstance(cost, str) and cost != "features" else pilot, pilot))
+    side = chain if isinstance(cost, str) and cost != "features" else pilot
+    table = np.asarray(costs.between(cost, side, pilot), dtype=np.float64)
     change = _Change.of(pilot, chain, kind, state)
     share = _calibrated(change, chain, table, gamma, effect)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
@@ -296,8 +297,8 @@ def _check_plan(pilot: object, effect: object, power: object, confidence: object
             raise ValueError(f"{name}: found {value!r}, expected a number from 0.5 to below 1, such as 0.8")
     if isinstance(confidence, float) and confidence > 0.99:
         raise ValueError(f"confidence: found {confidence:g}, expected at most 0.99 for {_PERMUTATIONS} permutations")
-    if not isinstance(effect, (int, float)) or not effect > 0:
-        raise ValueError(f"effect: found {effect!r}, expected a positive distance, such as 0.05")
+    check_positive("effect", effect)
+    check_text("kind", kind)
     if kind not in KINDS:
         raise ValueError(f"kind: found {kind!r}, expected one of {', '.join(map(repr, KINDS))}")
 

@@ -206,8 +206,7 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
     high = min(max(_upper(evidence, z), low), max(1.0, low))
     if evidence.pooled is not None:
         high = max(min(high, _above_pooled(evidence, evidence.pooled, z, low)), low)
-    estimate = min(max(estimate, low), high)
-    return Interval(estimate, low, high)
+    return Interval(min(max(estimate, low), high), low, high)
 
 
 def equivalence_pvalue(evidence: Evidence, margin: float) -> float:

@@ -38,7 +38,7 @@ from somcot.plumbing.checks import check_count, check_discount, check_flag, chec
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note
-from somcot.plumbing.text import figure, meter
+from somcot.plumbing.text import figure, meter, shown_pvalue
 from somcot.problem import Data
 from somcot.recorded.counts import Counts
 from somcot.recorded.transforms import EpisodeSteps, find_words
@@ -151,7 +151,7 @@ class SameProcessResult:
         picture = histogram(self.null_distribution, self.observed)
         if self.verdict is None:
             return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))
-        facts = [("p-value", f"{self.pvalue:.3g} for no difference, {self.equivalence_pvalue:.3g} for more than the "
+        facts = [("p-value", f"{self.pvalue:.3g} for no difference, {shown_pvalue(self.equivalence_pvalue)} for more than the "
                   f"margin of {self.margin:g}"), *facts]  # fmt: skip
         return card(self.verdict, facts, picture, sub=decision(self))
 
@@ -160,7 +160,7 @@ class SameProcessResult:
         conclusion = verdict(self.pvalue).partition(":")[0].lower()
         figures = f"statistic {self.statistic:.4g}, {self.n_permutations} permutations{early}"
         if self.verdict is not None:
-            figures += f"; {self.verdict} at margin {self.margin:g}, p = {self.equivalence_pvalue:.3g} for a larger one"
+            figures += f"; {self.verdict} at margin {self.margin:g}, p = {shown_pvalue(self.equivalence_pvalue)} for a larger one"
         return f"p = {self.pvalue:.3g}, {conclusion}, {figures}"
 
 

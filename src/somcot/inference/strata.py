@@ -213,7 +213,7 @@ def _kind(samples: Samples) -> str:
 def discount_for(recordings: list[Samples]) -> float:
     """The discount whose horizon 1 / (1 - discount) is the mean length of a sequence, as on the command line."""
     steps = sum(r.n_transitions for r in recordings) / max(sum(r.n_episodes for r in recordings), 1)
-    return round(1.0 - float(f"{1.0 / min(max(steps, 2.0), 1000.0):.2g}"), 4)
+    return round(1.0 - float(f"{1.0 / min(max(steps, 2.0), 100.0):.2g}"), 4)
 
 
 # --- From arguments to strata

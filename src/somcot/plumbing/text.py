@@ -25,6 +25,7 @@ __all__ = [
     "percent",
     "seconds",
     "shown_fields",
+    "shown_pvalue",
 ]
 
 
@@ -32,6 +33,17 @@ __all__ = [
 
 LONGEST = 18
 _LISTED = 6  # tuples with more numbers are shown by their length
+
+
+def shown_pvalue(pvalue: float | None) -> str:
+    """A p-value of equivalence as text; above 0.5 it is not computed.
+
+    Examples
+    --------
+    >>> shown_pvalue(0.0321), shown_pvalue(1.0)
+    ('0.0321', 'over 0.5')
+    """
+    return "over 0.5" if pvalue is None or pvalue > 0.5 else f"{pvalue:.3g}"
 
 
 def label_text(label: Hashable, longest: int = LONGEST) -> str:
