@@ -43,7 +43,9 @@ MUTANTS = (
     ),
     Mutant("certificates.py", "V - rounding(V), 0.0)", "V + 1e-9, 0.0)", (CERTIFICATES,)),
     Mutant(
-        "problem.py", "np.nextafter(self.scale * np.asarray(low), -np.inf)", "self.scale * np.asarray(low)",
+        "problem.py",
+        'np.nextafter(self.scale * real_numbers("low", low), -np.inf)',
+        'self.scale * real_numbers("low", low)',
         (CERTIFICATES,),
     ),
     Mutant("problem.py", "np.minimum(above, self.most)", "above", (CERTIFICATES,)),
@@ -93,7 +95,7 @@ MUTANTS = (
     Mutant("couplings.py", "np.subtract(state_law, left, out=left)", "np.add(state_law, left, out=left)", (
         "tests/test_couplings.py",
     )),
-    Mutant("chains.py", "rng.geometric(1.0 - discount, size=n) - 1", "rng.geometric(1.0 - discount, size=n)", (
+    Mutant("chains.py", "check_discount(discount), size=n) - 1", "check_discount(discount), size=n)", (
         "tests/test_chains.py",
     )),
     Mutant("derivatives.py", "slots - means[support.rows]", "slots + means[support.rows]", (

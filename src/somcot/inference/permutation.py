@@ -151,8 +151,8 @@ class SameProcessResult:
         picture = histogram(self.null_distribution, self.observed)
         if self.verdict is None:
             return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))
-        facts = [("p-value", f"{self.pvalue:.3g} for no difference, {shown_pvalue(self.equivalence_pvalue)} for more than the "
-                  f"margin of {self.margin:g}"), *facts]  # fmt: skip
+        more = f"{shown_pvalue(self.equivalence_pvalue)} for more than the margin of {self.margin:g}"
+        facts = [("p-value", f"{self.pvalue:.3g} for no difference, {more}"), *facts]
         return card(self.verdict, facts, picture, sub=decision(self))
 
     def __str__(self) -> str:
@@ -160,7 +160,8 @@ class SameProcessResult:
         conclusion = verdict(self.pvalue).partition(":")[0].lower()
         figures = f"statistic {self.statistic:.4g}, {self.n_permutations} permutations{early}"
         if self.verdict is not None:
-            figures += f"; {self.verdict} at margin {self.margin:g}, p = {shown_pvalue(self.equivalence_pvalue)} for a larger one"
+            p = shown_pvalue(self.equivalence_pvalue)
+            figures += f"; {self.verdict} at margin {self.margin:g}, p = {p} for a larger one"
         return f"p = {self.pvalue:.3g}, {conclusion}, {figures}"
 
 
