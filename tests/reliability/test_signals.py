@@ -152,3 +152,21 @@ def test_a_reader_that_has_seen_enough(more: list[str], tmp_path: Path) -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait(timeout=60) == 141
+
+
+def test_an_interruption_inside_a_callback_of_c_is_not_lost() -> None:
+    """LLVM calls Python while it compiles; an exception cannot be raised from there."""
+    code = """
+import ctypes, signal, time
+from somcot.cli import signals
+
+signals.obey()
+called = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
+try:
+    called()
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

@@ -5,10 +5,12 @@ Slow modules are not imported here, because the command loads this module first.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import NoReturn
 
@@ -49,7 +51,17 @@ def decided(code: int) -> None:
 
 def obey() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt, and SIGTERM acts like Ctrl-C."""
+    sys.unraisablehook = _interrupt_later
     _handle(signal.default_int_handler, _like_ctrl_c)
+
+
+def _interrupt_later(lost: sys.UnraisableHookArgs) -> None:
+    """Repeat an interruption that came while C called Python, as LLVM does while it compiles, and cannot be raised."""
+    if lost.exc_type is KeyboardInterrupt:
+        # Not at once: the handler would run, and raise, in this function.
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def interruption() -> tuple[str, int]:
