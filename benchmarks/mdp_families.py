@@ -16,6 +16,7 @@ __all__ = [
     "TransferFamily",
     "garnet",
     "lake",
+    "machine",
     "record",
     "recorded_pair",
     "river",
@@ -54,18 +55,39 @@ def lake(success: float) -> tuple[MDP, Floats]:
     return MDP(P, (P * R).sum(axis=2), states=[*range(n), "terminated"]), R
 
 
-def river(success: float) -> tuple[MDP, Floats]:
-    """RiverSwim: swimming up six states against the current, and the reward of each step, (s, a, t).
+def river(success: float, n: int = 6) -> tuple[MDP, Floats]:
+    """RiverSwim: swimming up n states against the current, and the reward of each step, (s, a, t).
 
     The last state pays 1 with probability 0.9, which few random swims reach; resting in the first pays 0.05.
     """
-    P, R = np.zeros((6, 2, 6)), np.zeros((6, 2, 6))
-    for s in range(6):
+    P, R = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    for s in range(n):
         P[s, 0, max(s - 1, 0)] = 1.0
-        P[s, 1, min(s + 1, 5)] += success
+        P[s, 1, min(s + 1, n - 1)] += success
         P[s, 1, s] += 0.9 - success
         P[s, 1, max(s - 1, 0)] += 0.1
-    R[0, 0, 0], R[5, 1, 5] = 0.05, 0.9
+    R[0, 0, 0], R[n - 1, 1, n - 1] = 0.05, 0.9
+    return MDP(P, (P * R).sum(axis=2)), R
+
+
+def machine(wear: float) -> tuple[MDP, Floats]:
+    """A machine that wears out, ten degrees and broken: run it or repair it; and the reward of each step, (s, a, t).
+
+    A run earns 1 less often with wear, and breaks the machine more often; a breakdown costs 5, a repair 0.5.
+    """
+    n, broken = 11, 10
+    P, R = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    for s in range(broken):
+        fails = 0.3 * (s / 9) ** 2
+        P[s, 0, s] += (1 - fails) * (1 - wear)
+        P[s, 0, min(s + 1, 9)] += (1 - fails) * wear * 0.7
+        P[s, 0, min(s + 3, 9)] += (1 - fails) * wear * 0.3
+        P[s, 0, broken] += fails
+        R[s, 0] = 1.0 - 0.08 * s
+        R[s, 0, broken] = -5.0
+    P[broken, 0, broken] = 1.0
+    P[:, 1, 0], P[:, 1, 5] = 0.85, 0.15
+    R[:, 1] = -0.5
     return MDP(P, (P * R).sum(axis=2)), R
 
 
@@ -204,11 +226,13 @@ class TransferFamily(NamedTuple):
     """A model, the real process, and how many steps of it were recorded."""
 
     name: str
-    kind: str  # garnet, lake, river or taxi
-    model: float  # share of another Garnet in the model; probability of success in the model's lake or river
-    real: float  # probability of success on the real lake or river
+    kind: str  # garnet, coins (as above), lake, river, machine, cliff or taxi
+    model: float  # share of another Garnet in the model; probability of success (lake, river) or of wear in the model
+    real: float  # the same probability in the real process
     n: int
     fitted: bool = False  # the policy is fitted to the recording, with holdout=0.5
+    shape: tuple[int, int, int] = (20, 3, 4)  # of Garnets; the first number is the length of a river
+    noise: float = 0.0
 
 
 TRANSFERS = (
@@ -224,5 +248,16 @@ TRANSFERS = (
     TransferFamily("Taxi dry for rain, 100,000", "taxi", 0, 0, 100_000),
     # Written down when the variance of the interval was changed, and run after that.
     TransferFamily("lake 2/3 for 1/2, 3,000", "lake", 2 / 3, 0.5, 3000),
-    TransferFamily("river 0.5 for 0.35, 3,000", "river", 0.5, 0.35, 3000),
+    TransferFamily("river 0.5 for 0.35, 3,000", "river", 0.5, 0.35, 3000, shape=(6, 2, 3)),
+    # Written down before the reason of too short intervals (river, Garnet) was looked for, and run after a rule was
+    # chosen on the families above.
+    TransferFamily("Garnet 40 x 2, 20 % wrong, 1,500", "garnet", 0.2, 0, 1500, shape=(40, 2, 3)),
+    TransferFamily("Garnet 10 x 4, 30 % wrong, 400", "garnet", 0.3, 0, 400, shape=(10, 4, 6)),
+    TransferFamily("Garnet, 10 % wrong, noisy rewards, 1,000", "garnet", 0.1, 0, 1000, noise=0.5),
+    TransferFamily("Garnet 15 x 3, rewards 0 or 1, 20 % wrong, 900", "coins", 0.2, 0, 900, shape=(15, 3, 3)),
+    TransferFamily("machine, wear 0.2 for 0.35, 600", "machine", 0.2, 0.35, 600),
+    TransferFamily("machine, wear 0.2 for 0.35, policy fitted with holdout, 2,000", "machine", 0.2, 0.35, 2000, True),
+    TransferFamily("river of 5, 0.6 for 0.45, 1,500", "river", 0.6, 0.45, 1500, shape=(5, 2, 3)),
+    TransferFamily("lake 1/3 for 1/2, policy fitted with holdout, 6,000", "lake", 1 / 3, 0.5, 6000, True),
+    TransferFamily("CliffWalking for slips, 20,000", "cliff", 0, 0, 20_000),
 )

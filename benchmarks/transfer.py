@@ -25,6 +25,7 @@ from benchmarks.mdp_families import (
     TransferFamily,
     garnet,
     lake,
+    machine,
     record,
     recorded_pair,
     river,
@@ -39,21 +40,32 @@ PROVED = 100  # draws with the proved bound and the bisimulation metric
 def drawn(family: TransferFamily, rng: np.random.Generator) -> tuple[MDP, MDP, RecordedMDP, float, dict[str, Any]]:
     """Model, real process, recording, discount and options."""
     options: dict[str, Any] = {"holdout": 0.5, "rng": rng} if family.fitted else {}
-    if family.kind == "garnet":
-        P, R = garnet(20, 3, 4, rng), rng.random((20, 3))
-        other = garnet(20, 3, 4, rng)
-        real, model = MDP(P, R), MDP((1 - family.model) * P + family.model * other, R)
-        anywhere = record(real, family.n, rng, starts=np.full(20, 0.05))
+    n, m, branching = family.shape
+    if family.kind in ("garnet", "coins"):
+        P, R = garnet(n, m, branching, rng), rng.random((n, m))
+        other = garnet(n, m, branching, rng)
+        chance = rng.random((n, m, n)) if family.kind == "coins" else None
+        model_law = (1 - family.model) * P + family.model * other
+        real, model = (MDP(Q, R if chance is None else (Q * chance).sum(axis=2)) for Q in (P, model_law))
+        anywhere = record(real, family.n, rng, starts=np.full(n, 1 / n), outcome=chance, noise=family.noise)
         return model, real, started(anywhere, real.initial), 0.9, options
     if family.kind == "lake":
         (model, _), (real, outcome) = lake(family.model), lake(family.real)
         options["value_range"] = (0.0, 1.0)  # an episode earns at most 1
         return model, real, record(real, family.n, rng, length=100, outcome=outcome), 0.95, options
     if family.kind == "river":
-        (model, _), (real, outcome) = river(family.model), river(family.real)
+        (model, _), (real, outcome) = river(family.model, n), river(family.real, n)
         return model, real, record(real, family.n, rng, length=50, outcome=outcome), 0.95, options
+    if family.kind == "machine":
+        (model, _), (real, outcome) = machine(family.model), machine(family.real)
+        usual = np.tile([0.8, 0.2], (real.n_states, 1))  # logged by a crew that mostly lets it run
+        data = record(real, family.n, rng, length=100, outcome=outcome, behaviour=usual)
+        return model, real, data, 0.95, options
     from somcot.readers import from_tabular
 
+    if family.kind == "cliff":
+        model, real = (from_tabular("CliffWalking-v1", env_options={"is_slippery": slips}) for slips in (False, True))
+        return model, real, record(real, family.n, rng, length=100), 0.95, options
     model, real = (from_tabular("Taxi-v4", env_options={"is_rainy": rainy}) for rainy in (False, True))
     data = record(real, family.n, rng, length=200)
     return model, real, data, 0.95, {"value_range": (-20.0, 20.0)}
