@@ -233,6 +233,7 @@ class TransferFamily(NamedTuple):
     fitted: bool = False  # the policy is fitted to the recording, with holdout=0.5
     shape: tuple[int, int, int] = (20, 3, 4)  # of Garnets; the first number is the length of a river
     noise: float = 0.0
+    start_known: bool = True  # otherwise it is uniform, and estimated from the episodes
 
 
 TRANSFERS = (
@@ -260,4 +261,5 @@ TRANSFERS = (
     TransferFamily("river of 5, 0.6 for 0.45, 1,500", "river", 0.6, 0.45, 1500, shape=(5, 2, 3)),
     TransferFamily("lake 1/3 for 1/2, policy fitted with holdout, 6,000", "lake", 1 / 3, 0.5, 6000, True),
     TransferFamily("CliffWalking for slips, 20,000", "cliff", 0, 0, 20_000),
+    TransferFamily("Garnet, 10 % wrong, starts estimated, 1,000", "garnet", 0.1, 0, 1000, start_known=False),
 )

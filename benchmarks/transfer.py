@@ -46,9 +46,12 @@ def drawn(family: TransferFamily, rng: np.random.Generator) -> tuple[MDP, MDP, R
         other = garnet(n, m, branching, rng)
         chance = rng.random((n, m, n)) if family.kind == "coins" else None
         model_law = (1 - family.model) * P + family.model * other
-        real, model = (MDP(Q, R if chance is None else (Q * chance).sum(axis=2)) for Q in (P, model_law))
-        anywhere = record(real, family.n, rng, starts=np.full(n, 1 / n), outcome=chance, noise=family.noise)
-        return model, real, started(anywhere, real.initial), 0.9, options
+        uniform = np.full(n, 1 / n)
+        start = None if family.start_known else uniform
+        rewards = [R if chance is None else (Q * chance).sum(axis=2) for Q in (P, model_law)]
+        real, model = MDP(P, rewards[0], initial=start), MDP(model_law, rewards[1], initial=start)
+        anywhere = record(real, family.n, rng, starts=uniform, outcome=chance, noise=family.noise)
+        return model, real, started(anywhere, real.initial if family.start_known else None), 0.9, options
     if family.kind == "lake":
         (model, _), (real, outcome) = lake(family.model), lake(family.real)
         options["value_range"] = (0.0, 1.0)  # an episode earns at most 1
@@ -71,8 +74,8 @@ def drawn(family: TransferFamily, rng: np.random.Generator) -> tuple[MDP, MDP, R
     return model, real, data, 0.95, {"value_range": (-20.0, 20.0)}
 
 
-def started(data: RecordedMDP, initial: Floats) -> RecordedMDP:
-    """The same steps with a known initial distribution."""
+def started(data: RecordedMDP, initial: Floats | None) -> RecordedMDP:
+    """The same steps with a known initial distribution, or without."""
     return RecordedMDP(
         data.states, data.actions, (data.now, data.action, data.following, data.reward), data.offsets, initial
     )

@@ -182,7 +182,7 @@ def test_the_best_upper_end_is_that_of_all_policies() -> None:
         tops = []
         for actions in itertools.product(range(m), repeat=n):
             up = value_bounds.estimate(world, world.placed(np.eye(m)[list(actions)]), 0, 0.9, beyond)
-            tops.append(up.value + options.z * np.sqrt(up.variance.sum()))
+            tops.append(up.value + value_bounds.margin(world, up, 0.95))
         found = value_bounds.best_high(world, world.placed(np.eye(m)[[0] * n]), options)
         assert found <= min(max(tops), world.ends[1]) + 1e-9
         missed += found < min(max(tops), world.ends[1]) - 1e-9
