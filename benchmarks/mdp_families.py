@@ -262,4 +262,10 @@ TRANSFERS = (
     TransferFamily("lake 1/3 for 1/2, policy fitted with holdout, 6,000", "lake", 1 / 3, 0.5, 6000, True),
     TransferFamily("CliffWalking for slips, 20,000", "cliff", 0, 0, 20_000),
     TransferFamily("Garnet, 10 % wrong, starts estimated, 1,000", "garnet", 0.1, 0, 1000, start_known=False),
+    # Written down when symmetric intervals had failed on the river of 5, and run after the rule was changed.
+    TransferFamily("river of 8, 0.7 for 0.55, 4,000", "river", 0.7, 0.55, 4000, shape=(8, 2, 3)),
+    TransferFamily("Garnet 30 x 2, 30 % wrong, 700", "garnet", 0.3, 0, 700, shape=(30, 2, 2)),
+    TransferFamily("Garnet 6 x 2, rewards 0 or 1, 30 % wrong, 200", "coins", 0.3, 0, 200, shape=(6, 2, 6)),
+    TransferFamily("machine, wear 0.5 for 0.3, 400", "machine", 0.5, 0.3, 400),
+    TransferFamily("lake 1/2 for 2/3, 1,000", "lake", 0.5, 2 / 3, 1000),
 )

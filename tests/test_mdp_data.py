@@ -177,7 +177,7 @@ def test_the_best_upper_end_is_that_of_all_policies() -> None:
         n, m = int(rng.integers(2, 5)), int(rng.integers(2, 4))
         real = random_mdp(rng, n, m)
         data = recorded(real, int(rng.integers(40, 400)), rng, noise=0.1)
-        options = value_bounds.Options.checked(0.9, 0.95, "worst", None, "delta")
+        options = value_bounds.Options(0.9, 0.95, "worst", None, "delta")
         world = value_bounds.World.of(mixed(real, random_mdp(rng, n, m), 0.3), data, options)
         optimum = MDP(world.with_free(0), world.rewards_with(0))
         beyond = mdp.optimal(optimum, discount=0.9).values
@@ -311,7 +311,7 @@ def test_margins_are_those_of_welch_and_satterthwaite() -> None:
     data = RecordedMDP.from_transitions(
         s, [0] * 18, [*drawn[0], *drawn[1], *[0.0] * 5], [min(k + 1, 2) for k in s], initial=0
     )
-    options = value_bounds.Options.checked(g, 0.95, "worst", None, "delta")
+    options = value_bounds.Options(g, 0.95, "worst", None, "delta")
     world = value_bounds.World.of(model, data, options)
     found = value_bounds.estimate(world, np.ones((5, 1)), 0, g)
     # The model's two observations of a row have its mean and a share of the largest possible variance.

@@ -11,23 +11,25 @@ The standard error is that of another process, in which the model's rows count a
 one it is smallest when the value was underestimated by chance: with one visit to a row its variance is 0, and what the
 recording never reached has no visits at all.
 
-Variances are estimated too, and often a few rows with few visits hold most of se^2. So the ends are quantiles of
-Student's t with the degrees of freedom of Welch and Satterthwaite, n(s, a) + 1 for the n(s, a) + 2 observations of a
-row. With the quantiles of the normal distribution intervals of level 0.95 held the value in 0.88 of the recordings of a
-river whose rewarded state was visited twice in the median.
+Few rows with few visits often hold most of se^2, which has three consequences. Variances are estimated too: quantiles
+are those of Student's t with the degrees of freedom of Welch and Satterthwaite, n(s, a) + 1 for the n(s, a) + 2
+observations of a row. A rare outcome that was not seen leaves hardly any variance: as in Wilson's interval of a
+proportion, the standard error is that of the process at the end of the interval, on the path where outcomes worth more
+become more frequent, those of each row by w(s, a) / n(s, a) (`_Path`). And the value is not linear in the rows: an end
+is the value of the process found there. Symmetric intervals of level 0.95 (`margin`) held in 0.88 of the recordings of
+two rivers with few visits to their rewarded state; these hold in 0.97 or more, and are shorter there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from somcot.mdp.process import MDP, best
-from somcot.mdp.recorded import Outcomes, RecordedMDP
+from somcot.mdp.recorded import RecordedMDP
 from somcot.plumbing.arrays import Bools, Floats, Ints
-from somcot.plumbing.checks import check_confidence, check_discount, check_number
 from somcot.plumbing.errors import UnseenStateWarning, warn
 from somcot.plumbing.notes import Note, Share
 
@@ -46,10 +48,9 @@ __all__ = [
 ]
 
 _PRIOR = 2.0  # observations as which the model's rows count in standard errors
+_DOUBLINGS = 60  # of the slope, until the recording is too far away
 _REACHED = 1e-12  # discounted visits of a state that a policy reaches
 _TRIED = 12  # single changes of a policy that are evaluated before the search ends
-_METHODS = ("delta", "proved")
-_UNVISITED = ("worst", "model")
 
 
 class Options(NamedTuple):
@@ -60,22 +61,6 @@ class Options(NamedTuple):
     unvisited: str
     value_range: tuple[float, float] | None
     method: str
-
-    @classmethod
-    def checked(cls, discount: Any, confidence: Any, unvisited: Any, value_range: Any, method: Any) -> Options:
-        """Refuse what is not an option."""
-        check_confidence(confidence)
-        if confidence is None:
-            raise ValueError("confidence: found None, expected a level such as 0.95")
-        for name, value, known in (("unvisited", unvisited, _UNVISITED), ("method", method, _METHODS)):
-            if value not in known:
-                raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, known))}")
-        if value_range is not None:
-            low, high = (check_number("value_range", end) for end in value_range)
-            if not -np.inf < low <= high < np.inf:
-                raise ValueError(f"value_range: found {value_range}, expected a finite lower and an upper end")
-            value_range = (low, high)
-        return cls(check_discount(discount), float(confidence), unvisited, value_range, method)
 
 
 class Rows(NamedTuple):
@@ -102,8 +87,6 @@ class Rows(NamedTuple):
         """
         law, reward = model
         low, high = seen
-        # The variance of a reward in [low, high] is at most (mean - low) (high - mean). `share` is how much of that
-        # the recorded rewards have, and the rewards of the model are given the same share.
         varied = (visits * np.maximum(self.squares - self.reward**2, 0.0)).sum()
         most = (visits * np.maximum((self.reward - low) * (high - self.reward), 0.0)).sum()
         share = min(float(varied / most), 1.0) if most > 0 else 0.0
@@ -156,13 +139,14 @@ class World(NamedTuple):
         counts, cross, total = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2])
         squares = np.zeros(shape[:2])
         entries = data.outcomes
-        entries = Outcomes(*(part[np.isin(where[entries.rows // m], at)] for part in entries))
+        kept = np.isin(where[entries.rows // m], at)
         s, a, t = where[entries.rows // m], order[entries.rows % m], where[entries.columns]
         # Outcomes are distinct, so their entries can be assigned; several of them share a row, whose sums are added
         # up.
-        counts[s, a, t], cross[s, a, t] = entries.number, entries.number * entries.reward
-        np.add.at(total, (s, a), entries.number * entries.reward)
-        np.add.at(squares, (s, a), entries.squares + entries.number * entries.reward**2)
+        counts[s, a, t] = kept * entries.number
+        cross[s, a, t] = kept * entries.number * entries.reward
+        np.add.at(total, (s, a), kept * entries.number * entries.reward)
+        np.add.at(squares, (s, a), kept * (entries.squares + entries.number * entries.reward**2))
         visits = counts.sum(axis=2)
         tried = np.maximum(visits, 1.0)
         model_law, model_reward = np.zeros(shape), np.zeros(shape[:2])
@@ -311,17 +295,21 @@ def estimate(world: World, policy: Floats, end: int, discount: float, beyond: Fl
 
 
 def margin(world: World, found: _Estimate, confidence: float) -> float:
-    """Half the width of an interval: a quantile of Student's t, times the standard error."""
+    """Half the width of a symmetric interval, by which policies are compared."""
+    variances = np.append(found.variance, found.start_variance)
+    degrees = np.append(world.visits + _PRIOR - 1.0, max(world.n_starts - 1, 1))
+    return _quantile(variances, degrees, confidence) * float(np.sqrt(variances.sum()))
+
+
+def _quantile(variances: Floats, degrees: Floats, confidence: float) -> float:
+    """A quantile of Student's t for a sum of independent variances, by Welch and Satterthwaite."""
     from scipy.special import stdtrit
 
-    variances = np.append(found.variance, found.start_variance)
     total = float(variances.sum())
     if total == 0.0:
         return 0.0
-    # Welch and Satterthwaite: the degrees of freedom of a sum of independent variances.
-    degrees = np.append(world.visits + _PRIOR - 1.0, max(world.n_starts - 1, 1))
     freedom = 1.0 / float(((variances / total) ** 2 / degrees).sum())
-    return float(stdtrit(freedom, 0.5 + 0.5 * confidence)) * float(np.sqrt(total))
+    return float(stdtrit(freedom, 0.5 + 0.5 * confidence))
 
 
 def _followed(
@@ -345,19 +333,100 @@ def _row_variance(world: World, V: Floats, discount: float) -> Floats:
     return np.where(world.known | (world.visits == 0), 0.0, variance)
 
 
+class _Path(NamedTuple):
+    """Rows that a policy follows; a slope weights their outcomes by exp(slope * weight / visits * worth).
+
+    Attributes
+    ----------
+    law, worth : ndarray, shape (k, n + 2)
+        Probability of each next state, and mean reward plus discounted value.
+    spread : ndarray, shape (k,)
+        Variance of rewards given the next state, which does not change; the mean rewards shift.
+    weight, visits, observations : ndarray, shape (k,)
+    counted : ndarray, shape (k,)
+        Mean worth in the recording.
+    """
+
+    law: Floats
+    worth: Floats
+    spread: Floats
+    weight: Floats
+    visits: Floats
+    observations: Floats
+    counted: Floats
+
+    def at(self, slope: float) -> tuple[Floats, Floats]:
+        """The laws for this slope, and by how much mean rewards are shifted."""
+        each = slope * self.weight / self.visits
+        power = np.where(self.law > 0, each[:, None] * self.worth, -np.inf)
+        law = self.law * np.exp(power - power.max(axis=1, keepdims=True))
+        return law / law.sum(axis=1, keepdims=True), each * self.spread
+
+    def beyond(self, slope: float, sign: float, confidence: float) -> float:
+        """How far the recording is from the process of this slope, less what chance allows, to first order."""
+        law, shift = self.at(slope)
+        mean = (law * self.worth).sum(axis=1)
+        spread = np.maximum((law * self.worth**2).sum(axis=1) - mean**2, 0.0) + self.spread
+        N = self.observations
+        variances = self.weight**2 * spread * N / (N - 1.0) / self.visits
+        apart = float((self.weight * (mean + shift - self.counted)).sum())
+        return sign * apart - _quantile(variances, N - 1.0, confidence) * float(np.sqrt(variances.sum()))
+
+    def slope(self, sign: float, confidence: float) -> float:
+        """The slope at which the recording is as far as chance allows."""
+        from scipy.optimize import brentq
+
+        first = self.beyond(0.0, sign, confidence)
+        # Where the model's observations alone go beyond what chance allows, the end is on the way back.
+        toward = sign if first < 0.0 else -sign
+        near, far = 0.0, 1.0 / max(abs(first), 1e-300)
+        for _ in range(_DOUBLINGS):
+            if (self.beyond(toward * far, sign, confidence) < 0.0) != (first < 0.0):
+                return toward * float(brentq(lambda x: self.beyond(toward * x, sign, confidence), near, far, rtol=1e-9))
+            near, far = far, 2.0 * far
+        # The recorded value is the largest or the smallest possible one.
+        return toward * near
+
+
+def _limit(world: World, policy: Floats, end: int, found: _Estimate, options: Options) -> float:
+    """The upper (0) or the lower (1) end of the interval."""
+    (V, visits), rows, discount = found.smooth, world.smooth, options.discount
+    weight = visits[:, None] * policy
+    used = (world.visits > 0) & ~world.known & (weight > _REACHED)
+    law = rows.law[used]
+    mean = np.divide(rows.cross[used], law, out=np.zeros_like(law), where=law > 0)
+    spread = np.maximum(rows.squares[used] - (law * mean**2).sum(axis=1), 0.0)
+    counted = world.reward[used] + discount * world.law[used] @ V
+    parts = [law, mean + discount * V, spread, weight[used], world.visits[used], world.visits[used] + _PRIOR, counted]
+    if world.n_starts > 1:  # the initial distribution is a row too, and the model has no observations of it
+        last = (world.start, V, 0.0, 1.0, world.n_starts, world.n_starts, world.start @ V)
+        parts = [np.concatenate([part, [new]]) for part, new in zip(parts, last, strict=True)]
+    path = _Path(*parts)
+    sign = 1.0 - 2.0 * end
+    if path.beyond(0.0, sign, options.confidence) == 0.0:
+        return found.value  # nothing varies
+    moved, shift = path.at(path.slope(sign, options.confidence))
+    k = len(law)
+    new_law, new_reward = world.with_free(end, rows).copy(), world.rewards_with(end, rows).copy()
+    new_law[used], new_reward[used] = moved[:k], np.clip((moved[:k] * mean).sum(axis=1) + shift[:k], *world.rewards)
+    start = moved[k] if world.n_starts > 1 else world.start
+    return float(start @ _evaluate(new_law, new_reward, policy, discount))
+
+
 def delta(world: World, policy: Floats, options: Options) -> Ends:
     """The ends of an interval for large samples."""
     up, down = (estimate(world, policy, end, options.discount) for end in (0, 1))
-    above, below = (margin(world, side, options.confidence) for side in (up, down))
-    low, high = max(down.value - below, world.ends[0]), min(up.value + above, world.ends[1])
+    high = max(_limit(world, policy, 0, up, options), up.value)
+    low = min(_limit(world, policy, 1, down, options), down.value)
+    # What each row adds to the width: what chance allows is shared out like the variance, and a row that was never
+    # tried adds its visits times the difference between the best and the worst value.
+    widths = np.where(world.free, up.visits[:, None] * policy * (world.ends[1] - world.ends[0]), 0.0)
+    for side, width in ((up, high - up.value), (down, down.value - low)):
+        widths += width * side.variance / max(float(side.variance.sum()) + side.start_variance, 1e-300)
+    shares = widths / max(high - low, 1e-300)
+    low, high = max(low, world.ends[0]), min(high, world.ends[1])
     middle = _evaluate(world.law, world.reward, policy, options.discount)
     centre = float(np.clip(world.start @ middle, low, high))
-    # What each row adds to the width: a margin is shared out like its variance, and a row that was never tried adds its
-    # visits times the difference between the best and the worst value.
-    widths = np.where(world.free, up.visits[:, None] * policy * (world.ends[1] - world.ends[0]), 0.0)
-    for side, width in ((up, above), (down, below)):
-        widths += width * side.variance / max(float(side.variance.sum()) + side.start_variance, 1e-300)
-    shares = widths / max(up.value - down.value + above + below, 1e-300)
     return Ends(centre, low, high, max(best_high(world, policy, options), high), shares[: world.n])
 
 
