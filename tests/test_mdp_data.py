@@ -381,3 +381,24 @@ def test_equal_processes_are_at_distance_zero() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert mdp.distance(data.mdp(), data, discount=0.9).distance == 0.0
+
+
+@pytest.mark.parametrize(("good", "n"), [(16, 16), (0, 9), (3, 12), (40, 50)])
+def test_the_interval_of_a_proportion_is_that_of_wilson(good: int, n: int) -> None:
+    """The first step leads to a state that pays 1 or to one that pays nothing, and the episode ends there."""
+    from scipy import stats
+
+    P = np.zeros((4, 1, 4))
+    P[0, 0, 1:3], P[1:, 0, 3] = (0.9, 0.1), 1.0
+    model = MDP(P, [[0.0], [1.0], [0.0], [0.0]], states=[0, 1, 2, "terminated"])
+    second = np.where(np.arange(n) < good, 1, 2)
+    now, flags = np.stack([np.zeros(n, int), second], axis=1).ravel(), np.tile([False, True], n)
+    later = np.stack([second, second], axis=1).ravel()
+    data = RecordedMDP.from_transitions(
+        now, [0] * 2 * n, (now == 1) * 1.0, later, terminated=flags, initial=0, n_states=3, n_actions=1
+    )
+    bound = transfer_bound(model, data, discount=0.9, policy=[0] * 4, unvisited="model")
+    # (p - good / n)^2 = q p (1 - p), where n + 2 observations have n + 1 degrees of freedom.
+    q, p = stats.t.ppf(0.975, n + 1) ** 2 * (n + 2) / (n + 1) / n, good / n
+    low, high = np.sort(np.roots([1 + q, -2 * p - q, p**2]).real)
+    assert bound.value_recorded == pytest.approx((0.9 * p, 0.9 * low, 0.9 * high), abs=1e-7)

@@ -141,8 +141,7 @@ class World(NamedTuple):
         entries = data.outcomes
         kept = np.isin(where[entries.rows // m], at)
         s, a, t = where[entries.rows // m], order[entries.rows % m], where[entries.columns]
-        # Outcomes are distinct, so their entries can be assigned; several of them share a row, whose sums are added
-        # up.
+        # Outcomes are distinct, so their entries can be assigned; sums over those of a row are added up.
         counts[s, a, t] = kept * entries.number
         cross[s, a, t] = kept * entries.number * entries.reward
         np.add.at(total, (s, a), kept * entries.number * entries.reward)
