@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.mdp import MDP, RecordedMDP
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, Ints
 
 __all__ = [
     "DISTANCES",
@@ -101,10 +101,14 @@ def record(
     outcome: Floats | None = None,
     starts: Floats | None = None,
     behaviour: Floats | None = None,
+    repeated: float = 0.0,
+    seen: Ints | None = None,
 ) -> RecordedMDP:
     """At least n steps in episodes of at most `length` steps, under random actions or a behaviour policy.
 
     `outcome` has the reward of each (s, a, t) instead of the mean of (s, a): 0 or 1 with that mean where it is between.
+    With probability `repeated` the action is that of the step before; `seen` has the label under which a state is
+    recorded.
     """
     cumulative = process.transitions.cumsum(axis=2)
     end = process.states.index("terminated") if "terminated" in process.states else -1
@@ -114,7 +118,7 @@ def record(
     total, width = 0, max(n // length // 4, 1)
     while total < n:
         s = rng.choice(N, width, p=law)
-        alive = np.ones(width, np.bool_)
+        alive, before = np.ones(width, np.bool_), np.zeros(width, np.int64)
         for step in range(length):
             at = np.flatnonzero(alive)
             if not len(at):
@@ -123,6 +127,9 @@ def record(
                 a = rng.integers(A, size=len(at))
             else:
                 a = (behaviour[s[at]].cumsum(axis=1) < rng.random(len(at))[:, None]).sum(axis=1).clip(0, A - 1)
+            if repeated:
+                a = np.where((step > 0) & (rng.random(len(at)) < repeated), before[at], a)
+            before[at] = a
             t = (cumulative[s[at], a] < rng.random(len(at))[:, None]).sum(axis=1).clip(0, N - 1)
             r = process.rewards[s[at], a] if outcome is None else outcome[s[at], a, t]
             if outcome is not None:
@@ -145,6 +152,11 @@ def record(
     order = np.lexsort((np.arange(len(episode)), episode))
     last = np.append(episode[order][1:] != episode[order][:-1], True)
     flags = ended[order].astype(np.bool_)
+    if seen is not None:
+        return RecordedMDP.from_transitions(
+            seen[s[order].astype(int)], a[order].astype(int), r[order], seen[t[order].astype(int)],
+            truncated=last, n_states=int(seen.max()) + 1, n_actions=A,
+        )  # fmt: skip
     return RecordedMDP.from_transitions(
         s[order].astype(int), a[order].astype(int), r[order], np.where(flags, 0, t[order]).astype(int),
         terminated=flags if end >= 0 else None, truncated=last & ~flags,
@@ -156,7 +168,9 @@ class DistanceFamily(NamedTuple):
     """Two processes and how much of them is recorded; see `recorded_pair`."""
 
     name: str
-    kind: str  # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake or cliff
+    # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake, cliff; memory: actions are often
+    # repeated; aliased: which of two Garnets is at work is hidden, and changes in one of 50 steps
+    kind: str
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
     n: int  # steps of each side
@@ -181,6 +195,11 @@ DISTANCES = (
     # Written down when the statistic of the interval was chosen, and run after that.
     DistanceFamily("Garnet 12 x 3, every row, noisy rewards, 4,000", "garnet", (12, 3, 5), "every", 4000, 0.5),
     DistanceFamily("Garnet 6 x 3, rewards 0 or 1, one action paid more, 3,000", "coins", (6, 3, 3), "rewards", 3000),
+    # Steps are independent given state and action if a policy has memory, and are not if states are hidden.
+    DistanceFamily("Garnet 6 x 2, same, policy with memory, 2,000", "memory", (6, 2, 3), "same", 2000),
+    DistanceFamily("Garnet 6 x 2, every row, policy with memory, 2,000", "memory", (6, 2, 3), "every", 2000),
+    DistanceFamily("Garnet 6 x 2, same, hidden mode, 2,000", "aliased", (6, 2, 3), "same", 2000),
+    DistanceFamily("Garnet 40 x 2, every row, 8,000", "garnet", (40, 2, 3), "every", 8000),
 )
 
 
@@ -209,6 +228,14 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         x, y = (MDP(P, (P * R).sum(axis=2)) for R in (chance, more))
         return x, y, record(x, family.n, rng, outcome=chance), record(y, family.n, rng, outcome=more), None
     P, R = garnet(n, m, branching, rng), rng.random((n, m))
+    if family.kind == "aliased":
+        modes = np.stack([P, garnet(n, m, branching, rng)])
+        # Hidden states (mode, state): the mode stays in 49 of 50 steps, and a row is that of the present mode.
+        hidden = np.einsum("gsat,gh->gsaht", modes, [[0.98, 0.02], [0.02, 0.98]]).reshape(2 * n, m, 2 * n)
+        process, seen = MDP(hidden, np.tile(R, (2, 1))), np.tile(np.arange(n), 2)
+        x, uniform = MDP(P, R), np.full(2 * n, 0.5 / n)
+        a, b = (record(process, family.n, rng, starts=uniform, seen=seen) for _ in range(2))
+        return x, x, a, b, None
     Q, S = P.copy(), R.copy()
     if family.change in ("every", "known", "policy"):
         Q = 0.8 * P + 0.2 * garnet(n, m, branching, rng)
@@ -218,8 +245,9 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         S[:2, 0] += 0.3
     x, y = MDP(P, R), MDP(Q, S)
     policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
-    known = x if family.change == "known" else record(x, family.n, rng, noise=family.noise)
-    return x, y, known, record(y, family.n, rng, noise=family.noise), policy
+    repeated = 0.8 if family.kind == "memory" else 0.0
+    known = x if family.change == "known" else record(x, family.n, rng, noise=family.noise, repeated=repeated)
+    return x, y, known, record(y, family.n, rng, noise=family.noise, repeated=repeated), policy
 
 
 class TransferFamily(NamedTuple):

@@ -264,7 +264,7 @@ def test_it_is_shown() -> None:
     real = garnet(rng)
     bound = transfer_bound(real, recorded(real, 500, rng), discount=0.9)
     assert "large samples" in repr(bound)
-    assert "share of the variance" in bound._repr_html_()
+    assert "share of the uncertainty" in bound._repr_html_()
     assert bound.plot() is not None
 
 

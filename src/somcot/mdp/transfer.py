@@ -65,7 +65,7 @@ class TransferBound:
     policy : tuple
         The policy: an action for each state, or probabilities.
     largest_contributions : tuple of MoreData
-        Where more data would help most: actions with the largest share of the variance of the value.
+        Where more data would help most: actions with the largest share of the width of the interval.
     """
 
     value_model: float
@@ -103,7 +103,7 @@ class TransferBound:
             (label_text(row.state, 40), label_text(row.action, 20), f"{row.visits:,}", f"{100 * row.share:.1f} %")
             for row in self.largest_contributions[:SHOWN]
         ]
-        head = ("state", "action", "tried", "share of the variance")
+        head = ("state", "action", "tried", "share of the uncertainty")
         return card("TransferBound", facts, Table(head, rows, "llrr"), sub=f"{100 * self.confidence:g} %, {kind}")
 
 
