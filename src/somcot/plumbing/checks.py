@@ -30,6 +30,7 @@ __all__ = [
     "check_text",
     "from_frame",
     "is_missing",
+    "is_sparse_enough",
     "not_sparse",
     "real_array",
     "rectangular_matrix",
@@ -341,6 +342,12 @@ def _some(labels: Sequence[Hashable]) -> str:
 # --- Transition kernels from arrays, sparse matrices and labelled frames.
 
 ROW_TOLERANCE = 1e-8
+DENSE_LIMIT = 200  # states up to which a matrix is stored in full
+
+
+def is_sparse_enough(n: int, n_entries: int) -> bool:
+    """Whether an (n, n) matrix with this many nonzero entries is better stored sparse."""
+    return n > DENSE_LIMIT and n_entries < 0.1 * n * n
 
 
 def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:

@@ -28,16 +28,17 @@ from numpy.typing import ArrayLike, NDArray
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Array, Floats, one_blas_thread
 from somcot.plumbing.checks import (
+    DENSE_LIMIT,
     check_count,
     check_discount,
     check_finite,
     check_labels,
+    is_sparse_enough,
     probability_vector,
     real_array,
 )
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.recorded.pair_counts import DENSE_LIMIT, is_sparse_enough
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -13,32 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
-from somcot.plumbing.checks import real_array
+from somcot.plumbing.checks import is_sparse_enough, real_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "DENSE_LIMIT",
     "PairCounts",
     "SequenceEnds",
     "added",
     "count_pairs",
     "from_matrix",
     "from_table",
-    "is_sparse_enough",
 ]
 
 
 # --- Counting pairs of state indices in memory proportional to the data
 
 CHUNK = 1 << 20  # pairs whose keys are in memory together
-DENSE_LIMIT = 200  # states up to which a matrix is stored in full
-
-
-def is_sparse_enough(n: int, n_entries: int) -> bool:
-    """Whether an (n, n) matrix with this many nonzero entries is better stored sparse."""
-    return n > DENSE_LIMIT and n_entries < 0.1 * n * n
 
 
 class PairCounts(NamedTuple):
