@@ -368,10 +368,12 @@ def _refuse_unwritable(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written; name a file in a folder with write permission")
 
 
-def write_files(
-    answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None, draw: str = "overview"
-) -> None:
-    """Write the report and the figure, and record their paths; `draw` is a function of `somcot.plots`."""
+def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
+    """Write the report and the figure, and record their paths.
+
+    The figure shows the steps that differ; if equal labels do not denote the same state, or nothing differs, encoder,
+    decoder and the two processes.
+    """
     if html is not None:
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(
@@ -381,11 +383,11 @@ def write_files(
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:
-        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix("."), draw))
+        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix(".")))
         answer.files["figure"] = str(plot)
 
 
-def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
+def _drawn(answer: ShownResult, kind: str) -> bytes:
     import matplotlib as mpl
 
     # No window system is needed, and there may be none.
@@ -394,7 +396,9 @@ def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
 
     from somcot import plots
 
-    drawn = getattr(plots, draw)(answer.result, names=answer.names)
+    # Cells have no steps that a reader could name.
+    by_step = answer.result.continuous is None and bool(answer.result.findings().largest(1))
+    drawn: Any = (plots.difference if by_step else plots.overview)(answer.result, names=answer.names)
     figure = getattr(drawn, "figure", drawn)  # of axes, or the figure itself
     content = io.BytesIO()
     figure.savefig(content, dpi=110, format=kind)

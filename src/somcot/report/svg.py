@@ -261,7 +261,7 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
     parts = [_arrow(arrow, places, sizes, out) for arrow in arrows]
     for i, name in enumerate(names):
         (x, y), (across, down) = places[i].tolist(), out[i].tolist()
-        reach = sizes[i] + (26 if i in loops else 8)
+        reach = sizes[i] + (34 if i in loops else 8)
         anchor = "middle" if abs(across) < 0.1 else "start" if across > 0 else "end"
         dy = ".35em" if anchor != "middle" else "0" if down < 0 else ".8em"
         parts.append(
