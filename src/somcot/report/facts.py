@@ -355,9 +355,8 @@ def _correspondence(about: ReportInput) -> list[Item]:
         body.append(Picture(partial(svg.cells_in_plane, cells, result.encoder, about.names), caption))
     elif namesakes and about.by_name:
         body.append(f"{sum(namesakes)} of the {len(namesakes)} shared states correspond to the state of the same name.")
-    body.append(matches(about))
-    if len(partners) > _PARTS:
-        body.append(Remark(f"The {_PARTS} most visited of {len(partners):,}."))
+    body += [matches(about)]
+    body += [Remark(f"The {_PARTS} most visited of {len(partners):,}.")] if len(partners) > _PARTS else []
     if result.confidence_interval is not None and any(isinstance(m, MatchInterval) for m in partners):
         ends = f"In brackets: {100 * result.confidence_interval.level:g} % confidence intervals."
         body.append(Remark(f"{ends} Not determined: another optimal coupling matches the state differently."))
@@ -370,14 +369,15 @@ def matches(about: ReportInput) -> Table:
     """Corresponding states."""
     rows = [(shortened(m.x), shortened(m.y), _matched(m), about.time(m.occupancy)) for m in about.partners[:_PARTS]]
     first, second = (shortened(name, 40) for name in about.names)
-    return Table((f"state in {first}", f"state in {second}", "probability", "time"), rows, "llrr")
+    aligned = "lllr" if any(isinstance(m, MatchInterval) for m in about.partners) else "llrr"
+    return Table((f"state in {first}", f"state in {second}", "probability", "time"), rows, aligned)
 
 
 def _matched(match: Match | MatchInterval) -> str:
     if isinstance(match, Match):
         return percent(match.probability)
-    ends = f"{percent(match.probability)} ({percent(match.low)} to {percent(match.high)})"
-    return ends if match.determined else "not determined"
+    number, low, high = map(percent, (match.probability, match.low, match.high))
+    return f"{number} ({low} to {high})" if match.determined else "not determined"
 
 
 def pairs(about: ReportInput, shares: Contributions | None) -> Table:
