@@ -48,7 +48,8 @@ addEventListener('load', () => {
           && meet(a.getBoundingClientRect(), b.getBoundingClientRect())) over.push([a.textContent, b.textContent]);
     }));
   }
-  const marks = [...document.querySelectorAll('main > .scroll .tag.clear')].map(mark => mark.getBoundingClientRect().right);
+  const tags = [...document.querySelectorAll('main > .scroll .tag.clear')];
+  const marks = tags.map(mark => mark.getBoundingClientRect().right);
   const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
   const ink = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
   const width = document.documentElement.scrollWidth;
