@@ -44,7 +44,7 @@ def test_the_harness(new: str, noticed: bool, tmp_path: Path) -> None:
 def test_random_faults_are_code() -> None:
     path = random_mutants.SOURCE / "clocks.py"
     data, faults = path.read_bytes(), list(random_mutants.sites(path))
-    assert len(faults) > 50
+    assert len(faults) > 20
     for fault in faults[::10]:
         changed = data[: fault.begin] + fault.new.encode() + data[fault.end :]
         assert data[fault.begin : fault.end].decode() == fault.old
