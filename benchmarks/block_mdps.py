@@ -3,6 +3,7 @@
 `TUNED` were used while the recipe was made, by the benchmark's authors or before. `UNSEEN` were written down before
 anything was run on them; then rewards were predicted further ahead because of gears24, so `LATER` were written down.
 `FRESH` were written down when it was known that the recipe misses door24, before anything was changed because of it.
+`LAST` were written down when it was known that key24 of them was missed, before predicted rewards were rescaled.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from numpy.typing import NDArray
 from somcot import mdp
 from somcot.plumbing.arrays import Floats, Ints
 
-__all__ = ["FRESH", "LATER", "TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
+__all__ = ["FRESH", "LAST", "LATER", "TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
 
 TUNED = ("room3", "garnet12", "line14", "ladder15")
 UNSEEN = ("torus16", "garnet18", "reset21", "door24", "carry18", "gears24")
 LATER = ("wheel20", "garnet22", "waiting16")
 FRESH = ("key24", "cellar20", "tides24", "maze25", "hubs20", "pump18")
+LAST = ("switches20", "slope22", "taxi27")
 NOISE, BAR, HORIZON, SIZE = 0.4, 1.5, 60, 12
 
 
@@ -100,6 +102,7 @@ def make(name: str) -> Block:
         "garnet18": _garnet18, "reset21": _reset21, "door24": _door24, "carry18": _carry18, "gears24": _gears24,
         "wheel20": _wheel20, "garnet22": _garnet22, "waiting16": _waiting16, "key24": _key24,
         "cellar20": _cellar20, "tides24": _tides24, "maze25": _maze25, "hubs20": _hubs20, "pump18": _pump18,
+        "switches20": _switches20, "slope22": _slope22, "taxi27": _taxi27,
     }  # fmt: skip
     return makers[name](rng)
 
@@ -328,6 +331,62 @@ def _pump18(rng: np.random.Generator) -> Block:
     for s in range(18):
         t[s, 2 : 4 + 3 * (s // 6), 2 * (s % 6) : 2 * (s % 6) + 2] = 1
     return Block(P, R, 0.0, t, np.tile([0.3, 0.4, 0.3], (18, 1)))
+
+
+# --- Written down after key24 was missed, before predicted rewards were rescaled
+
+
+def _switches20(rng: np.random.Generator) -> Block:
+    """Five places on a ring and two switches, at places 0 and 2: both on is worth a reward at place 4."""
+    P, R = np.zeros((20, 3, 20)), np.zeros((20, 3))
+    for on in range(4):
+        for x in range(5):
+            s = 5 * on + x
+            for a, step in ((0, -1), (1, 1)):
+                P[s, a, 5 * on + (x + step) % 5] += 0.85
+                P[s, a, s] += 0.15
+            after = on ^ {0: 1, 2: 2}.get(x, 0) if not (x == 4 and on == 3) else 0
+            P[s, 2, 5 * after + x] = 1
+    R[19, 2] = 1
+    t = np.zeros((20, SIZE, SIZE))
+    for s in range(20):
+        t[s, :3, 2 * (s % 5) : 2 * (s % 5) + 3] = 1
+        t[s, 8:11, 1:4] = (s // 5) & 1
+        t[s, 8:11, 7:10] = (s // 5) >> 1
+    return Block(P, R, 0.0, t, np.tile([0.3, 0.5, 0.2], (20, 1)))
+
+
+def _slope22(rng: np.random.Generator) -> Block:
+    """Uphill against the wind, downhill, or rest: effort costs a little everywhere, the rare top gives much."""
+    P, R = np.zeros((22, 3, 22)), np.zeros((22, 3))
+    for s in range(22):
+        for a, up in enumerate((0.75, 0.1, 0.3)):
+            P[s, a, min(s + 1, 21)] += up
+            P[s, a, max(s - 1, 0)] += 1 - up
+    R[:, 0], R[21] = -0.05, 3
+    return Block(P, R, 0.05, _masks(22, rng, 12), np.tile([0.6, 0.2, 0.2], (22, 1)))
+
+
+def _taxi27(rng: np.random.Generator) -> Block:
+    """A room of 3 x 3 and a passenger who waits in a corner, rides, or has not come yet; the fifth action serves."""
+    move = _grid(3, 3, 0.1)
+    P, R = np.zeros((27, 5, 27)), np.zeros((27, 5))
+    for who in range(3):
+        for s in range(9):
+            still = np.zeros(9)
+            still[s] = 1
+            served = 1 if (who, s) == (0, 2) else 2 if (who, s) == (1, 6) else who
+            for a in range(5):
+                cell, now = (move[s, a], who) if a < 4 else (still, served)
+                comes = 0.15 if now == 2 else 0.0
+                P[9 * who + s, a, 9 * now : 9 * now + 9] += (1 - comes) * cell
+                P[9 * who + s, a, :9] += comes * cell
+    R[9 + 6, 4] = 1
+    t = np.zeros((27, SIZE, SIZE))
+    for who in range(3):
+        t[9 * who : 9 * who + 9] = _blocks(3, 3, 3, (3, 3))
+    t[:9, 9:12, :3] = t[9:18, 9:12, 9:12] = 1
+    return Block(P, R, 0.0, t, np.tile([0.15, 0.2, 0.2, 0.15, 0.3], (27, 1)))
 
 
 # --- Data and truth
