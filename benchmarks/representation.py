@@ -1,6 +1,6 @@
 """Learned representations of block MDPs against the exact metric of their hidden states.
 
-    python -m benchmarks.representation [--sets fresh,unseen,later] [--seeds 3] [--only NAME] [--out FILE]
+    python -m benchmarks.representation [--sets last,fresh,unseen,later] [--seeds 3] [--only NAME] [--out FILE]
                                         [--methods codes,embedding,dbc,mico,latent]
     python -m benchmarks.representation --tune dbc      # or mico: all settings, one run each
 
@@ -8,15 +8,15 @@ Observations are images of 12 x 12 noisy pixels with a distractor (`benchmarks.b
 1,500 observations of other episodes score: Spearman correlation with the exact metric over pairs of observations, and
 over pairs of hidden states (means). Needs PyTorch; about 40 s of CPU for a run of all methods.
 
-All networks have the same layers. Every method has its best of about 25 settings, found on MDPs that are not counted
-as unseen:
+All networks have the same layers. Settings were compared on MDPs that are not counted as unseen:
 
-* DBC (Zhang et al. 2021): six settings on room3 and line14, then the 20 of `SETTINGS` on door24.
-* MICo (Castro et al. 2021): five settings on room3 and line14, then the 20 of `SETTINGS` on door24.
-* `StateAbstraction`: six settings on ladder15 (k-means of 40 codes, or 160 clusters merged by average or Ward linkage;
-  steps as recorded, half of them or all drawn evenly over codes), then 17 on door24: learning rate 0.001 or 0.003, at
-  most 3 or 7 to 10 rounds, 600, 1,200 or 3,600 steps of the encoder, 300 or 900 of a round, weight decay 0, 0.3, 1
-  or 3, noise 0.5 or 1 added to observations, dropout 0.1, 0.2 or 0.5, and combinations of these.
+* DBC (Zhang et al. 2021), 19 settings: six on room3 and line14, then the 13 of `SETTINGS` on door24.
+* MICo (Castro et al. 2021), 20 settings: five on room3 and line14, then the 15 of `SETTINGS` on door24.
+* `StateAbstraction`, 24 settings: six on ladder15 (k-means of 40 codes, or 160 clusters merged by average or Ward
+  linkage; steps as recorded, half of them or all drawn evenly over codes), 17 on door24 (learning rate 0.001 or 0.003,
+  at most 3 or 7 to 10 rounds, 600, 1,200 or 3,600 steps of the encoder, 300 or 900 of a round, weight decay 0, 0.3, 1
+  or 3, noise 0.5 or 1 added to observations, dropout 0.1, 0.2 or 0.5, and combinations), and on key24 the unit of
+  predicted rewards.
 """
 
 from __future__ import annotations
@@ -32,31 +32,29 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from benchmarks.block_mdps import FRESH, LATER, UNSEEN, Recording, collect, truth
+from benchmarks.block_mdps import FRESH, LAST, LATER, UNSEEN, Recording, collect, truth
 from somcot import mdp
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.torch import StateAbstraction
 
 DISCOUNT, TRAIN, TEST, DIMENSION = 0.9, 20_000, 1500, 16
-SETS = {"fresh": FRESH, "unseen": UNSEEN, "later": LATER}
+SETS = {"last": LAST, "fresh": FRESH, "unseen": UNSEEN, "later": LATER}
 SEEN = "door24"  # on which settings are compared
 # One change at a time, then two that go together. The first of each list was the best of an earlier search on room3.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "dbc": [
         {}, {"rate": 3e-4}, {"rate": 3e-3}, {"n_steps": 1000}, {"n_steps": 4000}, {"model_weight": 0.1},
-        {"model_weight": 0.3}, {"model_weight": 3.0}, {"tau": 0.003}, {"tau": 0.05}, {"decay": 0.3}, {"decay": 1.0},
-        {"noise": 0.3}, {"noise": 0.6}, {"actions": True}, {"predicted": True}, {"rate": 3e-3, "decay": 0.3},
-        {"rate": 3e-3, "noise": 0.3}, {"rate": 3e-3, "noise": 0.3, "model_weight": 0.3},
-        {"noise": 0.3, "n_steps": 4000},
+        {"model_weight": 0.3}, {"model_weight": 3.0}, {"tau": 0.003}, {"tau": 0.05}, {"decay": 0.3}, {"noise": 0.3},
+        {"rate": 3e-3, "decay": 0.3},
     ],
     "mico": [
         {}, {"rate": 3e-4}, {"rate": 3e-3}, {"n_steps": 750}, {"n_steps": 3000}, {"beta": 0.03}, {"beta": 0.3},
         {"beta": 1.0}, {"tau": 0.003}, {"tau": 0.05}, {"decay": 0.3}, {"decay": 1.0}, {"noise": 0.3}, {"noise": 0.6},
-        {"batch": 256}, {"unit": 0.1}, {"rate": 3e-3, "decay": 0.3}, {"rate": 3e-3, "noise": 0.3},
-        {"noise": 0.3, "n_steps": 3000}, {"noise": 0.3, "tau": 0.05},
+        {"batch": 256},
     ],
 }  # fmt: skip
-KEPT: dict[str, dict[str, Any]] = {"dbc": {}, "mico": {}}  # the best of them
+# The largest mean of both scores: 0.68 / 0.81 and 0.60 / 0.58 on door24.
+KEPT: dict[str, dict[str, Any]] = {"dbc": {"rate": 3e-3}, "mico": {"tau": 0.05}}
 
 
 def scores(D: Floats, hidden: Ints, exact: Floats) -> tuple[float, float]:
@@ -231,7 +229,7 @@ def table(rows: dict[str, dict[str, list[tuple[float, ...]]]], names: list[str])
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", default="fresh,unseen,later")
+    parser.add_argument("--sets", default="last,fresh,unseen,later")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", default="")
     parser.add_argument("--methods", default="codes,dbc,mico,latent")
