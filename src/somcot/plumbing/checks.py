@@ -172,14 +172,14 @@ def check_finite(name: str, array: Floats) -> None:
         )
 
 
-def check_discount(discount: Any) -> float:
+def check_discount(discount: Any, expected: str = "a number strictly between 0 and 1, such as 0.95") -> float:
     """Refuse a discount outside the open interval (0, 1)."""
     try:
         value = check_number("discount", discount)
     except TypeError:
-        raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
+        raise TypeError(f"discount: found {discount!r}, expected {expected}") from None
     if not 0.0 < value < 1.0:
-        raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
+        raise ValueError(f"discount: found {value}, expected {expected}")
     return value
 
 
