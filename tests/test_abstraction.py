@@ -187,7 +187,7 @@ def test_refused_options() -> None:
     with pytest.raises(TypeError, match="encoder: found int"):
         StateAbstraction(encoder=3)
     with pytest.raises(ValueError, match="steps: found 100"):
-        StateAbstraction(steps=100)
+        StateAbstraction(steps=100)  # type: ignore[arg-type]
     steps, _ = ring(60)
     for network in (torch.nn.Linear(7, 4), torch.nn.Flatten(0), torch.nn.Unflatten(1, (2, 5))):
         with pytest.raises(ValueError, match="encoder: "):
