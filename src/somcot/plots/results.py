@@ -393,8 +393,7 @@ def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str]
     if ax is None:
         import matplotlib.pyplot as plt
 
-        picture, ax = plt.subplots(figsize=(7.5, 6.0), layout="constrained")
-        picture.get_layout_engine().set(h_pad=0.12)  # type: ignore[union-attr]  # the title does not touch the edge
+        ax = plt.subplots(figsize=(7.5, 6.0), layout="constrained")[1]
     times = {row.state: 0.5 * (row.time_x + row.time_y) for row in found.states}
     kinds = {row.state: row.kind for row in found.states}
     labels = list(dict.fromkeys(label for step in steps for label in (step.state, step.next_state)))
