@@ -163,7 +163,12 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
         style = "yellow" if result.status is Status.FINISHED else "bold red"
         console.print(Text(result.message, style=style))
     show_files(console, answer)
-    show(console, [Section("parts", "", list(_parts(about)))])
+    *shares, partners = _parts(about)
+    # Intervals make the last table wide; beside it no other would fit.
+    show(console, [Section("parts", "", shares)])
+    if shares:
+        console.print()
+    show(console, [Section("matches", "", [partners])])
 
 
 def _sides(answer: ShownResult) -> Iterator[Fact]:
@@ -412,7 +417,8 @@ def show_selection(screen: Console, name: Hashable, selection: Selection, notes:
     """The candidates, the nearest first."""
     from somcot.many.drift import short
 
-    screen.print(Text(f"The candidate nearest to {name} is {selection.best}", style="bold"))
+    data, best = label_text(name, 4096), label_text(selection.best, 4096)
+    screen.print(Text(f"The candidate nearest to {data} is {best}", style="bold"))
     table = Grid(box=None, pad_edge=False)
     level = f"{100 * selection.confidence:g} % interval"
     for title, side in (("candidate", "left"), ("distance", "right"), (level, "left"), ("", "left")):
