@@ -286,6 +286,57 @@ def unseen(*, equal: bool = False) -> dict[str, AtMargin]:
     return cases
 
 
+def scales(rare: float) -> Source:
+    """Short, long and very long sequences, of 5, 50 and 500 steps in the mean, that behave differently."""
+    n = 4
+    kernels = np.zeros((3, n + 1, n + 1))
+    behaviour = np.random.default_rng(6607).dirichlet(np.full(n, 0.8), size=(3, n))
+    for k, steps in enumerate((5, 50, 500)):
+        kernels[k, :n, :n], kernels[k, :n, n] = (1 - 1 / steps) * behaviour[k], 1 / steps
+    kernels[:, n, n] = 1.0
+    starts = np.tile(np.r_[np.full(n, 1 / n), 0.0], (3, 1))
+    return Source(kernels, starts, np.array([0.9 - rare, 0.1, rare]), np.arange(n + 1))
+
+
+def decisions(first: float, second: float) -> Source:
+    """Two decisions, one after the other."""
+    kernel = np.zeros((6, 6))
+    kernel[0, 1:3] = first, 1 - first
+    kernel[1, 3:5] = kernel[2, 3:5] = second, 1 - second
+    kernel[3:5, 5] = kernel[5, 5] = 1.0
+    return markov(kernel, 0)
+
+
+def later(*, equal: bool = False) -> dict[str, AtMargin]:
+    """Written down after the rule was settled on the families above."""
+    cases = {}
+    plain = {
+        "three scales": (scales(0.01), scales(0.03), (100, 400, 1600), None),
+        "two decisions": (decisions(0.4, 0.6), decisions(0.5, 0.52), (50, 150, 600), None),
+        "long regimes": (
+            recordings.hidden((0.95, 0.9, 0.97), 0.2, cut=True), recordings.hidden((0.95, 0.97, 0.9), 0.2, cut=True),
+            (12, 40), 300,
+        ),
+    }  # fmt: skip
+    for name, (x, y, sizes, length) in plain.items():
+        truth = _apart(x.projection(length), y.projection(length))
+        for n in sizes:
+            cases[f"{name} {n}"] = AtMargin(partial(_plain, x, x if equal else y, n, length), truth, "none")
+    old, new = ([recordings.second_order(m, b) for m, b in both] for both in (((0.5, 0.2), (1.5, 0.0), (0.0, 0.8)),
+                                                                              ((0.5, 0.9), (1.5, 0.0), (0.0, 0.8))))  # fmt: skip
+    numbers = (80, 50, 20), (40, 50, 90)
+    mix = np.sum(numbers, axis=0) / np.sum(numbers)
+    truth = _apart(mixture(old, mix).projection(), mixture(new, mix).projection())
+    cases["order 2, three strata"] = AtMargin(partial(_in_strata, old, old if equal else new, numbers), truth, "strata")
+    x, y = scales(0.02), scales(0.02)
+    kernels = y.kernels.copy()
+    kernels[:, 0, :4] = 0.6 * kernels[:, 0, :4] + 0.4 * kernels[:, 1, :4]
+    y = Source(kernels, y.starts, y.weights, y.shown)
+    truth = _apart(x.projection(), y.projection())
+    cases["tasks of three scales"] = AtMargin(partial(_of_tasks, x, x if equal else y, 100), truth, "paired_by")
+    return cases
+
+
 def _apart(x: somcot.MarkovChain, y: somcot.MarkovChain) -> float:
     return float(somcot.distance(x, y, discount=DISCOUNT).distance)
 
