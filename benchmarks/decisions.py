@@ -322,8 +322,9 @@ def later(*, equal: bool = False) -> dict[str, AtMargin]:
         truth = _apart(x.projection(length), y.projection(length))
         for n in sizes:
             cases[f"{name} {n}"] = AtMargin(partial(_plain, x, x if equal else y, n, length), truth, "none")
-    old, new = ([recordings.second_order(m, b) for m, b in both] for both in (((0.5, 0.2), (1.5, 0.0), (0.0, 0.8)),
-                                                                              ((0.5, 0.9), (1.5, 0.0), (0.0, 0.8))))  # fmt: skip
+    first, changed = recordings.second_order(0.5, 0.2), recordings.second_order(0.5, 0.9)
+    others = [recordings.second_order(1.5, 0.0), recordings.second_order(0.0, 0.8)]
+    old, new = [first, *others], [changed, *others]
     numbers = (80, 50, 20), (40, 50, 90)
     mix = np.sum(numbers, axis=0) / np.sum(numbers)
     truth = _apart(mixture(old, mix).projection(), mixture(new, mix).projection())

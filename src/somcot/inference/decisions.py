@@ -109,7 +109,7 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
     n = min(model.samples.n_episodes for model in result.details.models if model.samples is not None)
     distance = result.distance
     assert result.confidence_interval is not None
-    slack = _PROBABLY * scale * evidence.error  # aimed at 80 % rather than even odds
+    slack = _PROBABLY * scale * (evidence.linear or evidence.error)  # aimed at 80 % rather than even odds
     times = []
     if margin > distance:
         times.append((result.confidence_interval.high - distance + slack) / (margin - distance))

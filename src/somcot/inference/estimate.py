@@ -30,7 +30,7 @@ from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
 from somcot.inference.comparison import Comparison, CostUnits, Exchangeable, Separate, compare
-from somcot.inference.intervals import PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of, with_cautious_end
+from somcot.inference.intervals import PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of
 from somcot.inference.model import SATURATED, Model, fit, saturation
 from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
@@ -318,12 +318,12 @@ def estimate(
     source = cost if callable(cost) else features
     comparison, cost_units = compare(*models, problem, source, length=chosen.length, rows=chosen.rows,
                                      strata=chosen.strata)  # fmt: skip
-    n_joint, bar = (1, None) if joint is None else joint
+    n_joint, bar = joint or (1, None)
     gathered = gather(
         comparison, seed, n_permutations=_n_permutations(confidence, n_joint), features=features,
-        scale=cost_units.scale, pool=pool_rows is not False, threads=threads,
+        scale=cost_units.scale, pool=pool_rows is not False, cautious=cautious, threads=threads,
     )  # fmt: skip
-    evidence = with_cautious_end(comparison, gathered.evidence, seed) if cautious else gathered.evidence
+    evidence = gathered.evidence
     answer = interval_of(evidence, 0.9 if confidence is None else confidence, n_joint=n_joint, bar=bar)
     distance, low, high = (_clipped(problem, cost_units.to_user(value)) for value in answer)
     details.half_values = cost_units.offset + cost_units.scale * gathered.halves

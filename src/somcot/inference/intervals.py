@@ -28,7 +28,6 @@ All values are on the unit-cost scale, where the smallest possible distance is 0
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +58,7 @@ from somcot.plumbing.arrays import Floats
 
 __all__ = [
     "KINK", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap", "equivalence_pvalue",
-    "gather", "interval_of", "saturation", "standard_error", "with_cautious_end",
+    "gather", "interval_of", "saturation", "standard_error", "with_linear_part",
 ]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
@@ -317,20 +316,22 @@ def gather(
     features: FeatureCost | None = None,
     scale: float = 1.0,
     pool: bool = True,
+    cautious: bool = False,
     threads: int | None = None,
 ) -> Gathered:
     """Permute and halve the data, and evaluate all draws to first order around two solved centres.
 
     `features` is the source of an estimated cost, in units of `scale`: its noise is part of the half-samples. With
-    ``pool=False``, rows are not pooled.
+    ``pool=False``, rows are not pooled; with `cautious`, the upper end is the cautious one.
     """
     own = _solved(comparison, comparison.observed, left_out=_LEFT_OUT)
     halves = comparison.halves(seed, SPLITS)
     values = own.values(*_sides(comparison, halves.draws))
-    if features is not None:
-        states = None if isinstance(comparison, Separate) else comparison.states
-        values = values + _feature_noise(own, features, scale, states, np.random.default_rng([seed, 2]))
+    noise = np.zeros(1) if features is None else _noise_of(comparison, own, features, scale, seed)
+    values = values + noise
     evidence = Evidence(own.value, float(values.mean()), float(values.std(ddof=1)))
+    if cautious:
+        evidence = with_linear_part(comparison, own, evidence, seed, float(noise.var()))
     if isinstance(comparison, Separate):
         return Gathered(evidence, values, None, None, 1.0, 1)
     test = permute(comparison, seed, n_permutations, both=comparison.separates, at_least=AT_LEAST, threads=threads)
@@ -349,28 +350,27 @@ def gather(
     return Gathered(evidence, values, kept.shares, kept.equal, effect, 3 + _FACTOR_DRAWS)
 
 
-def with_cautious_end(comparison: Comparison, evidence: Evidence, seed: int) -> Evidence:
+def with_linear_part(
+    comparison: Comparison, own: Expansion, evidence: Evidence, seed: int, variance: float = 0.0
+) -> Evidence:
     """Evidence with the standard error of the linear part, which makes the upper end the cautious one.
 
     Each fold of sequences that is left out changes the distance by its influence. The sum of their squares is the
     variance of the linear part; if few sequences have most of it, it is itself uncertain, which the degrees of freedom
-    of Satterthwaite express.
+    of Satterthwaite express. `own` is the expansion at the data, `variance` that of noise outside the sequences.
     """
-    evidence = evidence._replace(linear=evidence.error, df=SPLITS)
     left_out = comparison.without_folds(seed) if isinstance(comparison, Exchangeable) else None
     if left_out is None:  # single transitions
-        return evidence
-    own = _solved(comparison, comparison.observed, left_out=_LEFT_OUT)
+        return evidence._replace(linear=evidence.error, df=float(SPLITS))
     influence = own.value - own.values(*_sides(comparison, left_out.draws))
     sizes = np.bincount(left_out.sides)
     # A kink lifts all of them; only their spread is noise.
     squares = (influence - (np.bincount(left_out.sides, influence) / sizes)[left_out.sides]) ** 2
-    variance = float(squares.sum())
+    total = float(squares.sum())
     # The variance of a sum of n squares; if they are those of normal variables, df is n.
     doubt = float((squares**2).sum() - (np.bincount(left_out.sides, squares) ** 2 / sizes).sum())
-    df = max(2.0 * variance**2 / doubt, 1.0) if doubt > 0.0 else float(SPLITS)
-    # Estimated rewards have noise that only half-samples show.
-    return evidence._replace(linear=max(math.sqrt(variance), evidence.error), df=df)
+    df = max(2.0 * total**2 / doubt, 1.0) if doubt > 0.0 else float(SPLITS)
+    return evidence._replace(linear=math.sqrt(total + variance), df=df)
 
 
 def _pooled(
@@ -422,13 +422,11 @@ def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
     return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
 
 
-def _feature_noise(
-    own: Expansion, features: FeatureCost, scale: float, states: tuple[Hashable, ...] | None, rng: np.random.Generator
-) -> Floats:
-    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely.
-
-    `states` are those of both processes, if the expansion is on their union.
-    """
+def _noise_of(comparison: Comparison, own: Expansion, features: FeatureCost, scale: float, seed: int) -> Floats:
+    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely."""
+    # Those of both processes, if the expansion is on their union.
+    states = None if isinstance(comparison, Separate) else comparison.states
+    rng = np.random.default_rng([seed, 2])
     signed, changes = features.placed(features.signed, states), []
     for _ in range(SPLITS):
         noise = features.placed(features.noise(rng), states)
