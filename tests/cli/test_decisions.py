@@ -262,7 +262,7 @@ def test_the_test_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(first) == 1
     walk = somcot.random_walk(6)
     (tmp_path / "tests").mkdir()
-    walk.sample(300, 40, rng=1).save(tmp_path / "tests" / "baseline.somcot")
+    walk.sample(600, 40, rng=1).save(tmp_path / "tests" / "baseline.somcot")
     for theta, passes in ((0.5, True), (0.75, False)):
         runs = somcot.random_walk(6, theta)
         names: dict[str, Any] = {"simulate": lambda seed, runs=runs: paths(runs, seed)}
