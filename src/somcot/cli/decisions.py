@@ -206,6 +206,8 @@ def _verdict(outcome: SameProcessResult) -> dict[str, Any]:
         "sequences_needed": outcome.sequences_needed,
         "distance": result.distance,
         "confidence_interval": result.confidence_interval._asdict(),
+        "active_share": result.active_share,
+        "before_end": None if result.before_end is None else result.before_end._asdict(),
         "mix": mix,
         "contributions": [share._asdict() for share in shares],
     }
@@ -236,7 +238,7 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
     from somcot.plumbing.text import shown_pvalue
-    from somcot.report.sentences import mix_in_words
+    from somcot.report.sentences import before_end_in_words, mix_in_words
 
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
     low, high, level = content["confidence_interval"].values()
@@ -247,6 +249,8 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("margin", f"{content['margin']:g} (p-value {shown_pvalue(content['equivalence_pvalue'])} for a larger one)"),
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
+    if content.get("before_end") is not None:
+        rows.insert(3, ("before the end", before_end_in_words(content["before_end"], content["active_share"])))
     if content["mix"] is not None:
         rows.append(("strata", mix_in_words(content["distance"], content["mix"])))
     text = [f"### {mark} {content['verdict'].capitalize()}", "", content["meaning"], ""]
@@ -306,7 +310,7 @@ def _cell(text: str) -> str:
 def sample_size(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A pilot recording.")],
     *,
-    effect: Annotated[float, typer.Option(metavar="D", help="Distance that the test shall find.")],
+    effect: Annotated[float, typer.Option(metavar="D", help="Distance the test should detect.")],
     power: Annotated[float, typer.Option(metavar="P", help="Probability of finding it.")] = 0.8,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="One minus the level of the test.")] = 0.95,
     kind: Annotated[

@@ -18,7 +18,7 @@ import typer
 
 import somcot
 from somcot.cli.options import can_draw, spelled
-from somcot.plumbing.notes import CATALOGUE, HEADS, explained
+from somcot.plumbing.notes import CATALOGUE, HEADS, explained, pattern
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -334,7 +334,9 @@ def explain(
         lines = []
         for severity, (title, _) in HEADS.items():
             lines.append(f"{title}:")
-            lines += [f"  {name}" for name in sorted(n for n, kind in CATALOGUE.items() if kind.severity is severity)]
+            names = sorted(n for n, kind in CATALOGUE.items() if kind.severity is severity)
+            texts = {name: textwrap.shorten(pattern(name, spelled), 100, placeholder=" ...") for name in names}
+            lines += [f"  {name}: {text}" for name, text in texts.items()]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -445,7 +445,7 @@ class _Watch:
             ("alarms_total", "counter", "Alarms raised.", len(m.alarms)),
             ("alarm", "gauge", "1 after an alarm, until the present is accepted.", float(m.alarm is not None)),
             ("evidence_ratio", "gauge", "Evidence of a change, as a share of the threshold.", m.evidence),
-            ("open_sequences", "gauge", "Sequences that are open or wait for one.", m.n_open),
+            ("open_sequences", "gauge", "Sequences that are open, or wait for an earlier one to end.", m.n_open),
             ("new_labels", "gauge", "Labels that the reference does not have.", len(m.new_labels)),
             *((f"{name}_total", "counter", f"{text[:1].upper()}{text[1:]}.", n) for (text, n), name in zip(
                 self._losses(), ("broken_lines", "backward_events", "dropped_sequences"), strict=True)),
@@ -489,7 +489,7 @@ class _Watch:
                 _say(f"the process {m.notice}")
         for name, n in self._losses():
             if n:
-                _note(f"{n:,} {name}")
+                _note(f"{n:,} {name.replace('s ', ' ', 1) if n == 1 else name}")
         if self.options.html is not None:
             self._page(refresh=None)
         self._measure(final=True)

@@ -152,7 +152,7 @@ def _by_name(matrix: DistanceMatrix, n: int, m: int) -> str:
         for i, j in np.argwhere(which & ~np.isnan(matrix.values)).tolist()
         if not matrix.square or i < j
     ]
-    return f" {'These are' if n <= m - n else 'The others are'} {'; '.join(pairs)}."
+    return f" {'These are' if n <= m - n else 'Not shown to differ:'} {'; '.join(pairs)}."
 
 
 def _extremes(matrix: DistanceMatrix) -> Iterator[str]:
