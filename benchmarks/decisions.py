@@ -285,11 +285,11 @@ def unseen(*, equal: bool = False) -> dict[str, AtMargin]:
         truth = _apart(x.projection(length), y.projection(length))
         for n in sizes:
             cases[f"{name} {n}"] = AtMargin(partial(_plain, x, x if equal else y, n, length), truth, "none")
-    x, y = wards(0.3), wards(0.7)
-    sizes = (100, 60, 40), (40, 60, 100)
-    mix = np.sum(sizes, axis=0) / np.sum(sizes)
-    truth = _apart(mixture(x, mix).projection(), mixture(y, mix).projection())
-    cases["wards"] = AtMargin(partial(_in_strata, x, x if equal else y, sizes), truth, "strata")
+    old, new = wards(0.3), wards(0.7)
+    numbers = (100, 60, 40), (40, 60, 100)
+    mix = np.sum(numbers, axis=0) / np.sum(numbers)
+    truth = _apart(mixture(old, mix).projection(), mixture(new, mix).projection())
+    cases["wards"] = AtMargin(partial(_in_strata, old, old if equal else new, numbers), truth, "strata")
     x, y = [recordings.customers(0.0, 6, 120, 6506, rows=changed) for changed in (False, True)]
     truth = _apart(x.projection(), y.projection())
     for tasks in (20, 80):
