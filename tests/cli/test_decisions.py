@@ -342,12 +342,8 @@ def test_labels_cannot_leave_their_place(label: str) -> None:
     assert failure is not None
     assert failure.text is not None
     assert "0.500 in" in failure.text
-<<<<<<< HEAD
     assert "\n" not in failure.text
-    text = decisions.markdown(content(label), (label, "y"))
-=======
     text = decisions.markdown(content(label), (label, "y")).removesuffix("<!-- somcot -->\n")
->>>>>>> main
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {line.replace("\\|", "").count("|") for line in rows}
     assert columns == {3, 5}  # the facts, and the transitions
