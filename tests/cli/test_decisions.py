@@ -297,7 +297,7 @@ def test_the_test_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(first) == 1
     walk = somcot.random_walk(6)
     (tmp_path / "tests").mkdir()
-    walk.sample(300, 40, rng=1).save(tmp_path / "tests" / "baseline.somcot")
+    walk.sample(600, 40, rng=1).save(tmp_path / "tests" / "baseline.somcot")
     for theta, passes in ((0.5, True), (0.75, False)):
         runs = somcot.random_walk(6, theta)
         names: dict[str, Any] = {"simulate": lambda seed, runs=runs: paths(runs, seed)}
@@ -333,23 +333,26 @@ def content(label: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "label",
-    ["a|b", "<script>alert(1)</script>", "]]>&\"'", "\x00\x1b[31m\ud800", "@team [x](http://y) `z` ![i](j)", "a\n| b"],
-)
+    ["a|b", "<script>alert(1)</script>", "]]>&\"'", "\x00\x1b[31m\ud800", "@team [x](http://y) `z` ![i](j)", "a\n| b",
+     "https://evil.example WWW.evil.example $x^2$ \u202etrac\u2066"],
+)  # fmt: skip
 def test_labels_cannot_leave_their_place(label: str) -> None:
     suite = ElementTree.fromstring(decisions.junit(content(label), (label, "y")).encode())
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert failure.text is not None
     assert "0.500 in" in failure.text
+    assert "\n" not in failure.text
     text = decisions.markdown(content(label), (label, "y")).removesuffix("<!-- somcot -->\n")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {line.replace("\\|", "").count("|") for line in rows}
     assert columns == {3, 5}  # the facts, and the transitions
     assert "<" not in text
     assert "\x1b" not in text
-    for sign in "`[]!":
+    for sign in "`[]!$":
         assert text.count(sign) == text.count(f"\\{sign}")
-    assert "@team" not in text
+    for unwanted in ("@team", "://", "www.", "\u202e", "\u2066", "p = over"):
+        assert unwanted not in text.lower()
 
 
 def test_junit_keeps_the_text_of_labels() -> None:

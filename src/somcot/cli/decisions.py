@@ -5,6 +5,7 @@ With ``--margin``, the exit code of `somcot test` is the verdict. Slow modules a
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -247,7 +248,7 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("reference", _cell(f"{names[0]}: {_size(content['x'])}")),
         ("compared", _cell(f"{names[1]}: {_size(content['y'])}")),
         ("distance", f"{content['distance']:.4g} ({100 * level:g} % interval {low:.4g} to {high:.4g})"),
-        ("margin", f"{content['margin']:g} (p = {shown_pvalue(content['equivalence_pvalue'])} for a larger distance)"),
+        ("margin", f"{content['margin']:g} (p-value {shown_pvalue(content['equivalence_pvalue'])} for a larger one)"),
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
     if content.get("before_end") is not None:
@@ -274,28 +275,35 @@ def _size(facts: Mapping[str, Any]) -> str:
 
 
 def _change_lines(content: Mapping[str, Any], names: tuple[str, str]) -> list[str]:
-    return [
+    # One line for each, whatever the labels contain.
+    lines = (
         f"{s['state']} -> {s['next_state']}: {s['probability_x']:.3f} in {names[0]}, {s['probability_y']:.3f} in "
         f"{names[1]}"
         for s in content["contributions"]
-    ]
+    )
+    return [" ".join(line.split()) for line in lines]
+
+
+_ODD = re.compile(
+    r"[^\t\n\x20-\x7e\xa0-\u200d\u2010-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def _clean(text: str) -> str:
-    """Without characters that XML does not allow."""
-    # XML cannot represent these characters, not even escaped.
-    return "".join(c if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff") else "?"
-                   for c in text)  # fmt: skip
+    """Without control characters, which XML does not allow, and marks that reverse the direction of writing."""
+    # XML cannot represent control characters, not even escaped; a reversed label can imitate another one.
+    return _ODD.sub("?", text)
 
 
 def _cell(text: str) -> str:
-    """Text in a table of Markdown: labels cannot add columns, lines, links, mentions or HTML."""
+    """Text in a table of Markdown: labels cannot add columns, lines, links, mentions, formulas or HTML."""
     text = " ".join(_clean(text).split())
     # The backslash comes first, as the other replacements add backslashes.
-    for sign in "\\`*_{}[]()#|~!":
+    for sign in "\\`*_{}[]()#|~!$":
         text = text.replace(sign, f"\\{sign}")
-    # The ampersand before < and >, for the same reason; a zero-width space prevents mentions.
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@&#8203;")
+    # The ampersand before < and >, for the same reason; zero-width spaces prevent mentions and addresses.
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"@|:(?=//)|www(?=\.)", lambda found: f"{found[0]}&#8203;", text, flags=re.IGNORECASE)
 
 
 # --- Planning and references

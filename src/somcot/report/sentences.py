@@ -419,9 +419,14 @@ def mix_in_words(distance: float, mix: float | None) -> str:
     'of 0.1400, 0.0900 is behaviour and 0.0500 the mix of strata'
     >>> mix_in_words(0.09, -0.02)
     '0.0900 is behaviour, of which the mix of strata would hide 0.0200'
+    >>> mix_in_words(0.09, -3e-17)
+    '0.0900 is behaviour, as the mix of strata adds nothing'
     """
     if mix is None:
         return ""
+    # Equal mixes differ by rounding errors.
+    if abs(mix) <= 1e-9 * max(abs(distance), 1e-300) or mix == 0.0:
+        return f"{figure(distance)} is behaviour, as the mix of strata adds nothing"
     if mix < 0.0:
         return f"{figure(distance)} is behaviour, of which the mix of strata would hide {figure(-mix)}"
     return f"of {figure(distance + mix)}, {figure(distance)} is behaviour and {figure(mix)} the mix of strata"
