@@ -373,6 +373,16 @@ CATALOGUE: dict[str, Kind] = {
         "stored",
         "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
         "after the last action. One step of each such episode is lost. Nothing needs to be done."),
+    "states-not-in-model": Kind(CAUTION, "it lacks {share} recorded states, the first {state}; its policy has no "
+        "action there, so what follows counts as the worst",
+        "A policy of the model is defined on the states of the model. What it earns after a state that the model lacks "
+        "is unknown, even if the recording has steps from there. Add these states to the model, or give equal states "
+        "equal labels."),
+    "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken to "
+        "have ended, and a new one begins only where a step does not begin where the one before ended",
+        "Without these flags the states in which episodes end have nothing after them, and are taken to stay where "
+        "they are or to go on as after a reset. Values and initial states may then be wrong. Store the flags with the "
+        "steps (terminals and timeouts, or dones)."),
     "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
         "do on the other side",
         "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
