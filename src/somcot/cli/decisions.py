@@ -21,6 +21,7 @@ from somcot.cli.options import (
     Cost,
     FileA,
     FileOrGroup,
+    Force,
     Groups,
     Json,
     OutputOptions,
@@ -111,6 +112,7 @@ def same_process(
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="With --margin: write a summary in Markdown.")
     ] = None,
+    force: Force = False,
     reading: Reading,
 ) -> int:
     """Test whether two recordings come from the same process, or differ by less than a margin."""
@@ -130,7 +132,7 @@ def same_process(
     for option, path in files.items():
         if path is not None and margin is None:
             raise ValueError(f"{option}: a verdict needs a margin; pass --margin D too, such as --margin 0.05")
-    check_targets(files, (a, *([b] if b else []), cost))
+    check_targets(files, (a, *([b] if b else []), cost), force=force)
     strata = grouping.arguments(vectors.wanted)
     with caught() as messages:
         x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
@@ -265,7 +267,7 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ]
     if content["warnings"]:
         text += ["", *(f"- {_cell(str(note))}" for note in content["warnings"])]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, "", "<!-- somcot -->", ""])
 
 
 def _size(facts: Mapping[str, Any]) -> str:
@@ -376,6 +378,7 @@ def baseline(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column to keep with each sequence, for --strata; may be repeated."),
     ] = None,
+    force: Force = False,
     json: Json = False,
     reading: Reading,
 ) -> int:
@@ -389,7 +392,7 @@ def baseline(
 
     if out.suffix.lower() != ".somcot":
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .somcot")
-    check_targets({"--out": out}, files)
+    check_targets({"--out": out}, files, force=force)
     with caught() as messages:
         processes = read_processes(files, reading, attributes=attribute or ())
         parts = []

@@ -33,6 +33,7 @@ __all__ = [
     "confirm",
     "confirm_forecast",
     "confirm_pair",
+    "csv_label",
     "duration",
     "estimate_size",
     "full_label",
@@ -361,6 +362,24 @@ def full_label(label: Hashable) -> str:
     'home, 3'
     """
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def csv_label(label: Hashable) -> str:
+    """A label for a CSV file: with an apostrophe in front where a spreadsheet would run it as a formula.
+
+    Examples
+    --------
+    >>> csv_label("=1+1"), csv_label(-1), csv_label("home")
+    ("'=1+1", '-1', 'home')
+    """
+    text = full_label(label)
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 # --- Before the computation: a forecast of time and memory, and a suggested discount.

@@ -413,7 +413,8 @@ def show_selection(screen: Console, name: Hashable, selection: Selection, notes:
     """The candidates, the nearest first."""
     from somcot.many.drift import short
 
-    screen.print(Text(f"The candidate nearest to {name} is {selection.best}", style="bold"))
+    data, best = label_text(name, 4096), label_text(selection.best, 4096)
+    screen.print(Text(f"The candidate nearest to {data} is {best}", style="bold"))
     table = Grid(box=None, pad_edge=False)
     level = f"{100 * selection.confidence:g} % interval"
     for title, side in (("candidate", "left"), ("distance", "right"), (level, "left"), ("", "left")):

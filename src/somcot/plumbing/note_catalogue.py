@@ -378,8 +378,8 @@ CATALOGUE: dict[str, Kind] = {
         "A policy of the model is defined on the states of the model. What it earns after a state that the model lacks "
         "is unknown, even if the recording has steps from there. Add these states to the model, or give equal states "
         "equal labels."),
-    "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken to "
-        "have ended, and a new one begins only where a step does not begin where the one before ended",
+    "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken "
+        "to have ended, and a new one begins only where a step does not begin where the one before ended",
         "Without these flags the states in which episodes end have nothing after them, and are taken to stay where "
         "they are or to go on as after a reset. Values and initial states may then be wrong. Store the flags with the "
         "steps (terminals and timeouts, or dones)."),

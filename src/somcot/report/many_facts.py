@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from somcot.plumbing.html import (
     Swatches,
     Table,
     card,
+    escape,
 )
 from somcot.plumbing.notes import arranged, in_words
 from somcot.plumbing.text import decimals, label_text, percent
