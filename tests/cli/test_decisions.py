@@ -162,6 +162,32 @@ def test_what_the_margin_refers_to(logs: dict[str, Path], tmp_path: Path) -> Non
     assert "before the end" in screen
 
 
+@pytest.mark.parametrize(
+    ("initial", "start"), [(None, "uniform"), ([0.0, 1.0], "state 1"), ([0.2, 0.8], "a distribution")]
+)
+def test_known_chains_say_where_they_start(initial: list[float] | None, start: str, tmp_path: Path) -> None:
+    kernel = np.array([[0.9, 0.1], [0.5, 0.5]])
+    path = tmp_path / "chain.npz"
+    np.savez(path, transition=kernel, **({} if initial is None else {"initial": np.array(initial)}))
+    assert f"start: {start}" in run("info", path)
+    assert f"start: {start}" in run("distance", path, path, "--discount", 0.9)
+    assert as_json("info", path)["start"] == start
+
+
+@pytest.mark.parametrize("command", ["test", "distance"])
+def test_an_attribute_without_values_has_no_strata(command: str, tmp_path: Path) -> None:
+    """Sessions of agents have a task only if their traces name one."""
+    for seed, name in enumerate(("before", "after")):
+        write_sessions(tmp_path / name, 12, seed, 0.0)
+        for path in (tmp_path / name).iterdir():
+            path.write_text(json.dumps({"messages": json.loads(path.read_text())["messages"]}))
+    said = refused(command, tmp_path / "before", tmp_path / "after", "--strata", "task")
+    assert "no sequence of" in said
+    assert "'task'" in said
+    out = run("baseline", tmp_path / "before", "-o", tmp_path / "b.somcot")
+    assert "task" not in out.partition("attributes:")[2].splitlines()[0]
+
+
 def test_strata_take_out_the_mix(logs: dict[str, Path], tmp_path: Path) -> None:
     pair, options = (logs["may"], logs["mix"]), (*COLUMNS, "--margin", 0.08)
     bare = as_json("test", *pair, *options, code=3)

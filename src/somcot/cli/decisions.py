@@ -239,8 +239,9 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 
 def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
+    from somcot.contributions import BeforeEnd
     from somcot.plumbing.text import shown_pvalue
-    from somcot.report.sentences import before_end_in_words, mix_in_words
+    from somcot.report.sentences import mix_in_words
 
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
     low, high, level = content["confidence_interval"].values()
@@ -252,7 +253,7 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
     if content.get("before_end") is not None:
-        rows.insert(3, ("before the end", before_end_in_words(content["before_end"], content["active_share"])))
+        rows.insert(3, ("before the end", BeforeEnd(**content["before_end"]).worded(content["active_share"])))
     if content["mix"] is not None:
         rows.append(("strata", mix_in_words(content["distance"], content["mix"])))
     text = [f"### {mark} {content['verdict'].capitalize()}", "", content["meaning"], ""]
@@ -392,7 +393,7 @@ def baseline(
     """Write recordings to one small file that can be committed: codes of states and attributes, no contents."""
     from functools import reduce
 
-    from somcot.cli.inputs import read_processes
+    from somcot.cli.inputs import known_attributes, read_processes
     from somcot.cli.output import caught, check_targets, console, print_json
     from somcot.cli.screens import show_notes, show_written
     from somcot.samples import Samples
@@ -421,7 +422,7 @@ def baseline(
     if json:
         print_json(facts)
         return 0
-    kept = ", ".join(recording.episode_attributes) or "none"
+    kept = ", ".join(known_attributes(recording)) or "none"
     console().print(
         f"{recording.n_episodes:,} sequences, {recording.n_transitions:,} transitions, {recording.n_states:,} states, "
         f"{facts['n_bytes']:,} bytes; attributes: {kept}"

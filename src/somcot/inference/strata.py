@@ -223,6 +223,8 @@ def discount_for(recordings: list[Samples]) -> float:
 
 # --- From arguments to strata
 
+_UNKNOWN = (None, "unknown")  # attributes that a session of an agent does not have
+
 _Names = Sequence[str]
 
 
@@ -317,6 +319,8 @@ def _attribute(argument: str, value: str, samples: Samples, name: str) -> Any:
             f"it has {listing(list(known), 12)}" if known else "it has none; readers keep columns named in attributes="
         )
         raise ValueError(f"{argument}: {value!r} is no attribute of the sequences of {name}; {has}")
+    if all(label in _UNKNOWN for label in known[value]):
+        raise ValueError(f"{argument}: no sequence of {name} has a value of {value!r}; name another attribute")
     return known[value]
 
 
