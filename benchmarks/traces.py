@@ -207,13 +207,13 @@ def _lines(out: Path) -> list[dict[str, object]]:
 
 def table(out: Path) -> None:
     """Shares of p-values of at most 0.05."""
-    cells: dict[tuple[object, object, object], list[dict[str, object]]] = defaultdict(list)
+    cells: dict[tuple[object, object, object], dict[object, dict[str, object]]] = defaultdict(dict)
     for line in _lines(out):
-        cells[line["source"], line["change"], line["size"]].append(line)
+        cells[line["source"], line["change"], line["size"]][line["seed"]] = line
     print("| source | change | sessions | runs | " + " | ".join(TESTS) + " |")
     print("|---" * (4 + len(TESTS)) + "|")
     for (source, change, size), lines in cells.items():
-        shares = [np.mean([line[test] <= LEVEL for line in lines]) for test in TESTS]  # type: ignore[operator]
+        shares = [np.mean([line[test] <= LEVEL for line in lines.values()]) for test in TESTS]  # type: ignore[operator]
         print(f"| {source} | {change} | {size} | {len(lines)} | " + " | ".join(f"{s:.3f}" for s in shares) + " |")
 
 
