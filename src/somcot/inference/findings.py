@@ -165,8 +165,8 @@ def count_visits(
         return Visits(_untested(data, place, n, steps=False), _untested(data, place, n, steps=True), None)
     sizes = len(engine.bounds[0]) - 1, len(engine.bounds[1]) - 1
     groups = np.zeros(sum(sizes), dtype=np.int64) if strata is None else strata.pooled
-    kept = [_units(side, own, place, n) for side, own in zip(engine.recordings, engine.bounds, strict=True)]
-    tables = [_tested([side[k] for side in kept], sizes, groups) for k in (0, 1)]
+    sides = list(zip(engine.recordings, engine.bounds, strict=True))
+    tables = [_tested([_cells(*side, place, steps=steps) for side in sides], sizes, groups) for steps in (False, True)]
     # Blocks are more numerous than the sequences they were cut from.
     whole = sum(sizes) == engine.pooled.n_episodes
     return Visits(tables[0], tables[1], sizes, "sequences" if whole else "blocks")
@@ -197,35 +197,37 @@ class _Cells(NamedTuple):
     keys: Ints
     first: Ints
     units: NDArray[np.int32]
-    counts: Ints
+    counts: NDArray[np.int32]
 
 
-def _units(samples: Samples, bounds: Ints, place: dict[Hashable, int], n: int) -> tuple[_Cells, _Cells]:
-    """How often each state and each step occurs in each unit."""
+def _cells(samples: Samples, bounds: Ints, place: dict[Hashable, int], *, steps: bool) -> _Cells:
+    """How often each state or each step occurs in each unit."""
     assert samples.offsets is not None
+    n = len(place)
     # Numbers of at most 16 bits are sorted in linear time.
     numbers = np.array([place[label] for label in samples.states], dtype=np.min_scalar_type(n * n))
-    now, following = numbers[samples.now], numbers[samples.following]
-    unit = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
-    ends = samples.offsets[1:]  # the last state of a sequence begins no step, but it is visited
-    states = np.insert(now, ends, following[ends - 1]), np.insert(unit, ends, unit[ends - 1])
-    return _cells(*states), _cells(now * n + following, unit)
-
-
-def _cells(keys: NDArray[Any], units: NDArray[np.int32]) -> _Cells:
-    """Cells of events whose units are in order."""
+    keys = numbers[samples.now]
+    units = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    if steps:
+        keys = keys * n + numbers[samples.following]
+    else:  # the last state of a sequence begins no step, but it is visited
+        ends = samples.offsets[1:]
+        keys = np.insert(keys, ends, numbers[samples.following[ends - 1]])
+        units = np.insert(units, ends, units[ends - 1])
     order = np.argsort(keys, kind="stable")  # keeps the units of a key in order
     keys, units = keys[order], units[order]
+    del order  # as large as everything else together
     other = np.append(True, keys[1:] != keys[:-1])
     begin = np.flatnonzero(np.append(True, units[1:] != units[:-1]) | other)
     first = np.append(np.flatnonzero(other[begin]), len(begin))
-    return _Cells(keys[begin[first[:-1]]].astype(np.int64), first, units[begin], np.diff(np.append(begin, len(keys))))
+    counts = np.diff(begin, append=len(keys)).astype(np.int32)
+    return _Cells(keys[begin[first[:-1]]].astype(np.int64), first, units[begin], counts)
 
 
 def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Tally:
     """Counts of what occurs, and exact p-values of equal numbers of units above a threshold."""
     keys = np.union1d(sides[0].keys, sides[1].keys)
-    at = [np.repeat(np.searchsorted(keys, side.keys), np.diff(side.first)) for side in sides]
+    at = [np.repeat(np.searchsorted(keys, side.keys).astype(np.int32), np.diff(side.first)) for side in sides]
     events = np.stack(
         [np.bincount(k, side.counts, len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)]
     )
