@@ -36,6 +36,7 @@ def main() -> None:
         "many": many.report,
         "logs": lambda: neighbours.logs(args.peers),
         "iteration": neighbours.iteration,
+        "operators": neighbours.operators,
     }
     unknown = sorted(set(args.only or ()) - set(sections))
     if unknown:

@@ -2,6 +2,8 @@
 
 `TUNED` were used while the recipe was made, by the benchmark's authors or before. `UNSEEN` were written down before
 anything was run on them; then rewards were predicted further ahead because of gears24, so `LATER` were written down.
+`FRESH` were written down when it was known that the recipe misses door24, before anything was changed because of it.
+`LAST` were written down when it was known that key24 of them was missed, before predicted rewards were rescaled.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from numpy.typing import NDArray
 from somcot import mdp
 from somcot.plumbing.arrays import Floats, Ints
 
-__all__ = ["LATER", "TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
+__all__ = ["FRESH", "LAST", "LATER", "TUNED", "UNSEEN", "Block", "Recording", "collect", "make", "truth"]
 
 TUNED = ("room3", "garnet12", "line14", "ladder15")
 UNSEEN = ("torus16", "garnet18", "reset21", "door24", "carry18", "gears24")
 LATER = ("wheel20", "garnet22", "waiting16")
+FRESH = ("key24", "cellar20", "tides24", "maze25", "hubs20", "pump18")
+LAST = ("switches20", "slope22", "taxi27")
 NOISE, BAR, HORIZON, SIZE = 0.4, 1.5, 60, 12
 
 
@@ -96,7 +100,9 @@ def make(name: str) -> Block:
     makers = {
         "room3": _room3, "garnet12": _garnet12, "line14": _line14, "ladder15": _ladder15, "torus16": _torus16,
         "garnet18": _garnet18, "reset21": _reset21, "door24": _door24, "carry18": _carry18, "gears24": _gears24,
-        "wheel20": _wheel20, "garnet22": _garnet22, "waiting16": _waiting16,
+        "wheel20": _wheel20, "garnet22": _garnet22, "waiting16": _waiting16, "key24": _key24,
+        "cellar20": _cellar20, "tides24": _tides24, "maze25": _maze25, "hubs20": _hubs20, "pump18": _pump18,
+        "switches20": _switches20, "slope22": _slope22, "taxi27": _taxi27,
     }  # fmt: skip
     return makers[name](rng)
 
@@ -239,6 +245,148 @@ def _waiting16(rng: np.random.Generator) -> Block:
             P[s, a, s] += 1 - 0.45 * (1 - served) - 0.55 * served
             R[s, a] = -s / 15 - 0.2 * a
     return Block(P, R, 0.0, _masks(16, rng, 14), _uniform(16, 2))
+
+
+# --- Written down after door24 was missed, before the recipe was changed
+
+
+def _key24(rng: np.random.Generator) -> Block:
+    """Rooms of 3 x 4 with a key in one corner, which opens the chest in the other and is then gone; drift upwards."""
+    move = _grid(3, 4, 0.1)
+    P, R = np.zeros((24, 5, 24)), np.zeros((24, 5))
+    for key in (0, 1):
+        P[12 * key : 12 * key + 12, :4, 12 * key : 12 * key + 12] = move
+        for s in range(12):
+            after = 1 if s == 8 else 0 if s == 3 else key
+            P[12 * key + s, 4, 12 * after + s] = 1
+    R[12 + 3, 4] = 1
+    t = np.zeros((24, SIZE, SIZE))
+    t[:12] = t[12:] = _blocks(3, 4, 2, (3, 3))
+    t[12:, 10:12, :3] = 1
+    return Block(P, R, 0.0, t, np.tile([0.3, 0.15, 0.15, 0.2, 0.2], (24, 1)))
+
+
+def _cellar20(rng: np.random.Generator) -> Block:
+    """A ring of twelve and a cellar of eight below it: rarely entered, easily left, with half of the rewards."""
+    P, R = np.zeros((20, 3, 20)), np.zeros((20, 3))
+    for s in range(12):
+        P[s, 0, (s + 1) % 12], P[s, 1, (s - 1) % 12], P[s, 2, s] = 1, 1, 1
+    P[4, 2, 4], P[4, 2, 12] = 0.7, 0.3
+    for s in range(12, 20):
+        P[s, 0, min(s + 1, 19)] += 0.8
+        P[s, 0, max(s - 1, 12)] += 0.2
+        P[s, 1, 4], P[s, 1, s] = 0.5, 0.5
+        P[s, 2, s] = 1
+    R[9], R[19], R[15] = 0.5, 1, -0.5
+    return Block(P, R, 0.05, _masks(20, rng, 12), np.tile([0.5, 0.35, 0.15], (20, 1)))
+
+
+def _tides24(rng: np.random.Generator) -> Block:
+    """Twelve cells, two tides that no action changes and that turn now and then: each rewards another corner."""
+    move = _grid(3, 4, 0.15)
+    P, R = np.zeros((24, 4, 24)), np.zeros((24, 4))
+    for tide in (0, 1):
+        for other, p in ((tide, 0.96), (1 - tide, 0.04)):
+            P[12 * tide : 12 * tide + 12, :, 12 * other : 12 * other + 12] = p * move
+    R[0], R[12 + 11], R[12 + 5] = 1, 0.7, -0.5
+    t = np.zeros((24, SIZE, SIZE))
+    t[:12] = t[12:] = _blocks(3, 4, 3, (3, 3))
+    t[12:, 9:12, 4:8] = 1
+    return Block(P, R, 0.0, t, np.tile([0.2, 0.3, 0.3, 0.2], (24, 1)))
+
+
+def _maze25(rng: np.random.Generator) -> Block:
+    """A maze of 5 x 5 with small squares; the policy prefers other moves in each field."""
+    below, beside = (0, 1, 3, 8, 10, 12, 16), (6, 11, 13, 18, 22)
+    walls = {(s, s + 5) for s in below} | {(s, s + 1) for s in beside}
+    R = np.zeros((25, 4))
+    R[24], R[4], R[20] = 1, 0.4, -0.3
+    policy = 0.6 * rng.dirichlet(np.ones(4), size=25) + 0.1
+    return Block(_grid(5, 5, 0.1, frozenset(walls)), R, 0.0, _blocks(5, 5, 2, (2, 2)), policy)
+
+
+def _hubs20(rng: np.random.Generator) -> Block:
+    """Successors are drawn from a few hubs, so that most states are rare; noisy rewards of each action."""
+    popular = 1.0 / (1.0 + np.arange(20.0))
+    P = np.zeros((20, 3, 20))
+    for s in range(20):
+        for a in range(3):
+            P[s, a, rng.choice(20, 3, replace=False, p=popular / popular.sum())] = rng.dirichlet(np.ones(3))
+    R = rng.random((20, 3)) * (rng.random((20, 1)) < 0.5)
+    return Block(P, R, 0.1, _masks(20, rng, 12), rng.dirichlet(np.ones(3), size=20))
+
+
+def _pump18(rng: np.random.Generator) -> Block:
+    """Six places and three levels of water: pumping at place 0 raises it, it leaks; full means reward at place 5."""
+    P, R = np.zeros((18, 3, 18)), np.zeros((18, 3))
+    for level in range(3):
+        for x in range(6):
+            for a in range(3):
+                y = min(max(x + (a == 1) - (a == 0), 0), 5)
+                up = min(level + (a == 2 and x == 0), 2)
+                P[6 * level + x, a, 6 * up + y] += 0.85
+                P[6 * level + x, a, 6 * max(level - 1, 0) + y] += 0.15
+            R[6 * level + x] = (0.5 * level if x == 5 else 0.0) - 0.1 * (level == 0)
+    t = np.zeros((18, SIZE, SIZE))
+    for s in range(18):
+        t[s, 2 : 4 + 3 * (s // 6), 2 * (s % 6) : 2 * (s % 6) + 2] = 1
+    return Block(P, R, 0.0, t, np.tile([0.3, 0.4, 0.3], (18, 1)))
+
+
+# --- Written down after key24 was missed, before predicted rewards were rescaled
+
+
+def _switches20(rng: np.random.Generator) -> Block:
+    """Five places on a ring and two switches, at places 0 and 2: both on is worth a reward at place 4."""
+    P, R = np.zeros((20, 3, 20)), np.zeros((20, 3))
+    for on in range(4):
+        for x in range(5):
+            s = 5 * on + x
+            for a, step in ((0, -1), (1, 1)):
+                P[s, a, 5 * on + (x + step) % 5] += 0.85
+                P[s, a, s] += 0.15
+            after = on ^ {0: 1, 2: 2}.get(x, 0) if not (x == 4 and on == 3) else 0
+            P[s, 2, 5 * after + x] = 1
+    R[19, 2] = 1
+    t = np.zeros((20, SIZE, SIZE))
+    for s in range(20):
+        t[s, :3, 2 * (s % 5) : 2 * (s % 5) + 3] = 1
+        t[s, 8:11, 1:4] = (s // 5) & 1
+        t[s, 8:11, 7:10] = (s // 5) >> 1
+    return Block(P, R, 0.0, t, np.tile([0.3, 0.5, 0.2], (20, 1)))
+
+
+def _slope22(rng: np.random.Generator) -> Block:
+    """Uphill against the wind, downhill, or rest: effort costs a little everywhere, the rare top gives much."""
+    P, R = np.zeros((22, 3, 22)), np.zeros((22, 3))
+    for s in range(22):
+        for a, up in enumerate((0.75, 0.1, 0.3)):
+            P[s, a, min(s + 1, 21)] += up
+            P[s, a, max(s - 1, 0)] += 1 - up
+    R[:, 0], R[21] = -0.05, 3
+    return Block(P, R, 0.05, _masks(22, rng, 12), np.tile([0.6, 0.2, 0.2], (22, 1)))
+
+
+def _taxi27(rng: np.random.Generator) -> Block:
+    """A room of 3 x 3 and a passenger who waits in a corner, rides, or has not come yet; the fifth action serves."""
+    move = _grid(3, 3, 0.1)
+    P, R = np.zeros((27, 5, 27)), np.zeros((27, 5))
+    for who in range(3):
+        for s in range(9):
+            still = np.zeros(9)
+            still[s] = 1
+            served = 1 if (who, s) == (0, 2) else 2 if (who, s) == (1, 6) else who
+            for a in range(5):
+                cell, now = (move[s, a], who) if a < 4 else (still, served)
+                comes = 0.15 if now == 2 else 0.0
+                P[9 * who + s, a, 9 * now : 9 * now + 9] += (1 - comes) * cell
+                P[9 * who + s, a, :9] += comes * cell
+    R[9 + 6, 4] = 1
+    t = np.zeros((27, SIZE, SIZE))
+    for who in range(3):
+        t[9 * who : 9 * who + 9] = _blocks(3, 3, 3, (3, 3))
+    t[:9, 9:12, :3] = t[9:18, 9:12, 9:12] = 1
+    return Block(P, R, 0.0, t, np.tile([0.15, 0.2, 0.2, 0.15, 0.3], (27, 1)))
 
 
 # --- Data and truth

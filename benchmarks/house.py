@@ -28,7 +28,7 @@ from benchmarks.frontier import ROOT, taken_out
 __all__ = ["House", "Walk", "measure", "report", "walk"]
 
 BEFORE = "76ec534"
-WALKS = {"exact": 16, "estimate": 38, "SOMCOT": 24, "CLI to screen": 55}  # and how many files are aimed at
+WALKS = {"exact": 16, "estimate": 28, "SOMCOT": 20, "CLI to screen": 45}  # and how many files are aimed at
 
 
 class Walk(NamedTuple):
@@ -171,7 +171,7 @@ def report(before: House | None, now: House) -> str:
     """Markdown: both versions and the aims."""
     lines = ["| | before | now | aim |", "|---|---|---|---|"]
     rows: list[tuple[str, Callable[[House], float], str]] = [
-        ("modules", lambda h: h.modules, "<= 186"),
+        ("modules", lambda h: h.modules, "<= 200"),
         ("physical lines", lambda h: h.lines, ""),
         ("layers", lambda h: h.layers, "10"),
         ("exceptions to the layers", lambda h: h.exceptions, "0"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.mdp import MDP, RecordedMDP
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, Ints
 
 __all__ = [
     "DISTANCES",
@@ -16,6 +16,7 @@ __all__ = [
     "TransferFamily",
     "garnet",
     "lake",
+    "machine",
     "record",
     "recorded_pair",
     "river",
@@ -54,18 +55,39 @@ def lake(success: float) -> tuple[MDP, Floats]:
     return MDP(P, (P * R).sum(axis=2), states=[*range(n), "terminated"]), R
 
 
-def river(success: float) -> tuple[MDP, Floats]:
-    """RiverSwim: swimming up six states against the current, and the reward of each step, (s, a, t).
+def river(success: float, n: int = 6) -> tuple[MDP, Floats]:
+    """RiverSwim: swimming up n states against the current, and the reward of each step, (s, a, t).
 
     The last state pays 1 with probability 0.9, which few random swims reach; resting in the first pays 0.05.
     """
-    P, R = np.zeros((6, 2, 6)), np.zeros((6, 2, 6))
-    for s in range(6):
+    P, R = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    for s in range(n):
         P[s, 0, max(s - 1, 0)] = 1.0
-        P[s, 1, min(s + 1, 5)] += success
+        P[s, 1, min(s + 1, n - 1)] += success
         P[s, 1, s] += 0.9 - success
         P[s, 1, max(s - 1, 0)] += 0.1
-    R[0, 0, 0], R[5, 1, 5] = 0.05, 0.9
+    R[0, 0, 0], R[n - 1, 1, n - 1] = 0.05, 0.9
+    return MDP(P, (P * R).sum(axis=2)), R
+
+
+def machine(wear: float) -> tuple[MDP, Floats]:
+    """A machine that wears out, ten degrees and broken: run it or repair it; and the reward of each step, (s, a, t).
+
+    A run earns 1 less often with wear, and breaks the machine more often; a breakdown costs 5, a repair 0.5.
+    """
+    n, broken = 11, 10
+    P, R = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    for s in range(broken):
+        fails = 0.3 * (s / 9) ** 2
+        P[s, 0, s] += (1 - fails) * (1 - wear)
+        P[s, 0, min(s + 1, 9)] += (1 - fails) * wear * 0.7
+        P[s, 0, min(s + 3, 9)] += (1 - fails) * wear * 0.3
+        P[s, 0, broken] += fails
+        R[s, 0] = 1.0 - 0.08 * s
+        R[s, 0, broken] = -5.0
+    P[broken, 0, broken] = 1.0
+    P[:, 1, 0], P[:, 1, 5] = 0.85, 0.15
+    R[:, 1] = -0.5
     return MDP(P, (P * R).sum(axis=2)), R
 
 
@@ -79,10 +101,14 @@ def record(
     outcome: Floats | None = None,
     starts: Floats | None = None,
     behaviour: Floats | None = None,
+    repeated: float = 0.0,
+    seen: Ints | None = None,
 ) -> RecordedMDP:
     """At least n steps in episodes of at most `length` steps, under random actions or a behaviour policy.
 
     `outcome` has the reward of each (s, a, t) instead of the mean of (s, a): 0 or 1 with that mean where it is between.
+    With probability `repeated` the action is that of the step before; `seen` has the label under which a state is
+    recorded.
     """
     cumulative = process.transitions.cumsum(axis=2)
     end = process.states.index("terminated") if "terminated" in process.states else -1
@@ -92,7 +118,7 @@ def record(
     total, width = 0, max(n // length // 4, 1)
     while total < n:
         s = rng.choice(N, width, p=law)
-        alive = np.ones(width, np.bool_)
+        alive, before = np.ones(width, np.bool_), np.zeros(width, np.int64)
         for step in range(length):
             at = np.flatnonzero(alive)
             if not len(at):
@@ -101,6 +127,9 @@ def record(
                 a = rng.integers(A, size=len(at))
             else:
                 a = (behaviour[s[at]].cumsum(axis=1) < rng.random(len(at))[:, None]).sum(axis=1).clip(0, A - 1)
+            if repeated:
+                a = np.where((step > 0) & (rng.random(len(at)) < repeated), before[at], a)
+            before[at] = a
             t = (cumulative[s[at], a] < rng.random(len(at))[:, None]).sum(axis=1).clip(0, N - 1)
             r = process.rewards[s[at], a] if outcome is None else outcome[s[at], a, t]
             if outcome is not None:
@@ -123,6 +152,11 @@ def record(
     order = np.lexsort((np.arange(len(episode)), episode))
     last = np.append(episode[order][1:] != episode[order][:-1], True)
     flags = ended[order].astype(np.bool_)
+    if seen is not None:
+        return RecordedMDP.from_transitions(
+            seen[s[order].astype(int)], a[order].astype(int), r[order], seen[t[order].astype(int)],
+            truncated=last, n_states=int(seen.max()) + 1, n_actions=A,
+        )  # fmt: skip
     return RecordedMDP.from_transitions(
         s[order].astype(int), a[order].astype(int), r[order], np.where(flags, 0, t[order]).astype(int),
         terminated=flags if end >= 0 else None, truncated=last & ~flags,
@@ -134,7 +168,9 @@ class DistanceFamily(NamedTuple):
     """Two processes and how much of them is recorded; see `recorded_pair`."""
 
     name: str
-    kind: str  # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake or cliff
+    # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake, cliff; memory: actions are often
+    # repeated; aliased: which of two Garnets is at work is hidden, and changes in one of 50 steps
+    kind: str
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
     n: int  # steps of each side
@@ -159,6 +195,11 @@ DISTANCES = (
     # Written down when the statistic of the interval was chosen, and run after that.
     DistanceFamily("Garnet 12 x 3, every row, noisy rewards, 4,000", "garnet", (12, 3, 5), "every", 4000, 0.5),
     DistanceFamily("Garnet 6 x 3, rewards 0 or 1, one action paid more, 3,000", "coins", (6, 3, 3), "rewards", 3000),
+    # Steps are independent given state and action if a policy has memory, and are not if states are hidden.
+    DistanceFamily("Garnet 6 x 2, same, policy with memory, 2,000", "memory", (6, 2, 3), "same", 2000),
+    DistanceFamily("Garnet 6 x 2, every row, policy with memory, 2,000", "memory", (6, 2, 3), "every", 2000),
+    DistanceFamily("Garnet 6 x 2, same, hidden mode, 2,000", "aliased", (6, 2, 3), "same", 2000),
+    DistanceFamily("Garnet 40 x 2, every row, 8,000", "garnet", (40, 2, 3), "every", 8000),
 )
 
 
@@ -187,6 +228,14 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         x, y = (MDP(P, (P * R).sum(axis=2)) for R in (chance, more))
         return x, y, record(x, family.n, rng, outcome=chance), record(y, family.n, rng, outcome=more), None
     P, R = garnet(n, m, branching, rng), rng.random((n, m))
+    if family.kind == "aliased":
+        modes = np.stack([P, garnet(n, m, branching, rng)])
+        # Hidden states (mode, state): the mode stays in 49 of 50 steps, and a row is that of the present mode.
+        hidden = np.einsum("gsat,gh->gsaht", modes, [[0.98, 0.02], [0.02, 0.98]]).reshape(2 * n, m, 2 * n)
+        process, seen = MDP(hidden, np.tile(R, (2, 1))), np.tile(np.arange(n), 2)
+        x, uniform = MDP(P, R), np.full(2 * n, 0.5 / n)
+        a, b = (record(process, family.n, rng, starts=uniform, seen=seen) for _ in range(2))
+        return x, x, a, b, None
     Q, S = P.copy(), R.copy()
     if family.change in ("every", "known", "policy"):
         Q = 0.8 * P + 0.2 * garnet(n, m, branching, rng)
@@ -196,19 +245,23 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         S[:2, 0] += 0.3
     x, y = MDP(P, R), MDP(Q, S)
     policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
-    known = x if family.change == "known" else record(x, family.n, rng, noise=family.noise)
-    return x, y, known, record(y, family.n, rng, noise=family.noise), policy
+    repeated = 0.8 if family.kind == "memory" else 0.0
+    known = x if family.change == "known" else record(x, family.n, rng, noise=family.noise, repeated=repeated)
+    return x, y, known, record(y, family.n, rng, noise=family.noise, repeated=repeated), policy
 
 
 class TransferFamily(NamedTuple):
     """A model, the real process, and how many steps of it were recorded."""
 
     name: str
-    kind: str  # garnet, lake, river or taxi
-    model: float  # share of another Garnet in the model; probability of success in the model's lake or river
-    real: float  # probability of success on the real lake or river
+    kind: str  # garnet, coins (as above), lake, river, machine, cliff or taxi
+    model: float  # share of another Garnet in the model; probability of success (lake, river) or of wear in the model
+    real: float  # the same probability in the real process
     n: int
     fitted: bool = False  # the policy is fitted to the recording, with holdout=0.5
+    shape: tuple[int, int, int] = (20, 3, 4)  # of Garnets; the first number is the length of a river
+    noise: float = 0.0
+    start_known: bool = True  # otherwise it is uniform, and estimated from the episodes
 
 
 TRANSFERS = (
@@ -224,5 +277,23 @@ TRANSFERS = (
     TransferFamily("Taxi dry for rain, 100,000", "taxi", 0, 0, 100_000),
     # Written down when the variance of the interval was changed, and run after that.
     TransferFamily("lake 2/3 for 1/2, 3,000", "lake", 2 / 3, 0.5, 3000),
-    TransferFamily("river 0.5 for 0.35, 3,000", "river", 0.5, 0.35, 3000),
+    TransferFamily("river 0.5 for 0.35, 3,000", "river", 0.5, 0.35, 3000, shape=(6, 2, 3)),
+    # Written down before the reason of too short intervals (river, Garnet) was looked for, and run after a rule was
+    # chosen on the families above.
+    TransferFamily("Garnet 40 x 2, 20 % wrong, 1,500", "garnet", 0.2, 0, 1500, shape=(40, 2, 3)),
+    TransferFamily("Garnet 10 x 4, 30 % wrong, 400", "garnet", 0.3, 0, 400, shape=(10, 4, 6)),
+    TransferFamily("Garnet, 10 % wrong, noisy rewards, 1,000", "garnet", 0.1, 0, 1000, noise=0.5),
+    TransferFamily("Garnet 15 x 3, rewards 0 or 1, 20 % wrong, 900", "coins", 0.2, 0, 900, shape=(15, 3, 3)),
+    TransferFamily("machine, wear 0.2 for 0.35, 600", "machine", 0.2, 0.35, 600),
+    TransferFamily("machine, wear 0.2 for 0.35, policy fitted with holdout, 2,000", "machine", 0.2, 0.35, 2000, True),
+    TransferFamily("river of 5, 0.6 for 0.45, 1,500", "river", 0.6, 0.45, 1500, shape=(5, 2, 3)),
+    TransferFamily("lake 1/3 for 1/2, policy fitted with holdout, 6,000", "lake", 1 / 3, 0.5, 6000, True),
+    TransferFamily("CliffWalking for slips, 20,000", "cliff", 0, 0, 20_000),
+    TransferFamily("Garnet, 10 % wrong, starts estimated, 1,000", "garnet", 0.1, 0, 1000, start_known=False),
+    # Written down when symmetric intervals had failed on the river of 5, and run after the rule was changed.
+    TransferFamily("river of 8, 0.7 for 0.55, 4,000", "river", 0.7, 0.55, 4000, shape=(8, 2, 3)),
+    TransferFamily("Garnet 30 x 2, 30 % wrong, 700", "garnet", 0.3, 0, 700, shape=(30, 2, 2)),
+    TransferFamily("Garnet 6 x 2, rewards 0 or 1, 30 % wrong, 200", "coins", 0.3, 0, 200, shape=(6, 2, 6)),
+    TransferFamily("machine, wear 0.5 for 0.3, 400", "machine", 0.5, 0.3, 400),
+    TransferFamily("lake 1/2 for 2/3, 1,000", "lake", 0.5, 2 / 3, 1000),
 )

@@ -79,6 +79,8 @@ def test_over_actions_and_under_a_given_policy(learned: Any) -> None:
     assert abstraction.metric_under(right).shape == (k + 1, k + 1)
     with pytest.raises(ValueError, match="policy: found shape"):
         abstraction.metric_under(right[:2])
+    with pytest.raises(ValueError, match="policy: found a negative entry"):
+        abstraction.metric_under(right - 0.5)
 
 
 def test_the_embedding_follows_the_metric(learned: Any) -> None:
@@ -96,6 +98,47 @@ def test_codes_are_states_of_a_recorded_process(learned: Any) -> None:
     np.testing.assert_array_equal(data.outcomes.number.sum(), abstraction.counts.sum())
     visits = abstraction.counts.sum(axis=2)
     np.testing.assert_array_equal(data.visits, visits[[int(str(code)) for code in data.states]])
+
+
+def rewarded_key(n: int = 4000, seed: int = 0) -> tuple[dict[str, Any], Any]:
+    """A line of five with a key: action 2 takes it at 0, and at 4 turns it into a rare reward."""
+    rng = np.random.default_rng(seed)
+    a = rng.choice(3, size=n, p=[0.45, 0.45, 0.1])
+    s, rewards = np.zeros(n + 1, int), np.zeros(n)
+    for i in range(n):
+        key, x = divmod(s[i], 5)
+        if a[i] < 2:
+            x = min(max(x + 2 * a[i] - 1, 0), 4)
+        elif x == 4:
+            key, rewards[i] = 0, key
+        elif x == 0:
+            key = 1
+        s[i + 1] = 5 * key + x
+    seen = np.eye(10, dtype=np.float32)[s] + 0.2 * rng.normal(size=(n + 1, 10)).astype(np.float32)
+    return {"observations": seen[:-1], "actions": a, "rewards": rewards, "next_observations": seen[1:]}, s[:-1]
+
+
+def test_a_rare_reward_reaches_far_states_round_by_round() -> None:
+    """Codes must not all go to the state that is rewarded, and one round of refinement is not enough."""
+    steps, s = rewarded_key()
+    learned = StateAbstraction(16, discount=0.8, steps=(150, 120), rng=0).fit(steps)
+    counts = np.zeros((len(learned.counts), 10))
+    np.add.at(counts, (learned.encode(steps["observations"]), s), 1.0)
+    assert counts.max(axis=1).sum() / counts.sum() > 0.95
+    # Two rounds without progress end the refinement, and the best one is kept.
+    assert learned.held_out == max(learned.history, key=lambda found: found.information)
+    assert len(learned.history) <= 11
+
+
+def test_the_codes_kept_are_those_that_were_counted() -> None:
+    """Also if the round kept is not the last: its network must not go on learning with the trunk."""
+    steps, _ = ring(800)
+    for rounds in (1, 2, 4):
+        learned = StateAbstraction(**{**QUICK, "steps": (5, 60), "rounds": rounds}).fit(steps)
+        codes = learned.encode(steps["observations"])
+        np.testing.assert_array_equal(
+            np.bincount(codes, minlength=len(learned.counts)), learned.counts.sum(axis=(1, 2))
+        )
 
 
 def test_equal_seeds_and_a_network_of_ones_own() -> None:
@@ -124,8 +167,12 @@ def test_the_end_of_an_episode_is_a_state() -> None:
     [
         ({"actions": None}, ValueError, "transitions: found no actions"),
         ({"rewards": np.full(3000, np.nan)}, ValueError, "transitions: rewards: entry 0 is nan"),
-        ({"actions": np.linspace(0, 1, 3000)}, ValueError, "are not discrete"),
-        ({"actions": np.zeros(7, int)}, ValueError, "transitions: found 7 actions for 3000"),
+        ({"actions": np.linspace(0, 1, 3000)}, ValueError, "actions: entry 1 is"),
+        ({"actions": np.zeros(7, int)}, ValueError, "transitions: found actions of shape"),
+        ({"rewards": np.zeros((3000, 2))}, ValueError, "transitions: found rewards of shape"),
+        ({"terminated": np.zeros(7)}, ValueError, "transitions: found terminated of shape"),
+        ({"next_observations": np.zeros((3000, 9))}, ValueError, "transitions: found next_observations of shape"),
+        ({"observations": np.zeros((0, 10))}, ValueError, "transitions: found 0 steps"),
         ({"observations": np.full((3000, 10), np.inf)}, ValueError, "transitions: observations: row 0 is not finite"),
     ],
 )
@@ -140,5 +187,11 @@ def test_refused_options() -> None:
         StateAbstraction(over="all")
     with pytest.raises(TypeError, match="encoder: found int"):
         StateAbstraction(encoder=3)
+    with pytest.raises(ValueError, match="steps: found 100"):
+        StateAbstraction(steps=100)
+    steps, _ = ring(60)
+    for network in (torch.nn.Linear(7, 4), torch.nn.Flatten(0), torch.nn.Unflatten(1, (2, 5))):
+        with pytest.raises(ValueError, match="encoder: "):
+            StateAbstraction(encoder=network, **QUICK).fit(steps)
     with pytest.raises(ValueError, match="not fitted yet"):
         StateAbstraction().encode(np.zeros((1, 10)))

@@ -237,9 +237,11 @@ def test_pages_exist_as_markdown_too(site: Path) -> None:
         assert (site / name).read_bytes() == (ROOT / "docs" / name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    "page", sorted(str(p.relative_to(ROOT)) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-)
+# docs/_build, which `make docs` writes, has copies whose links are those of the site
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/reference/*.md")]
+
+
+@pytest.mark.parametrize("page", sorted(str(p.relative_to(ROOT)) for p in PAGES))
 def test_links_work_in_the_repository(page: str) -> None:
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):

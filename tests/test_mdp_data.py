@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import somcot
 from somcot import mdp
 from somcot.mdp import MDP, RecordedMDP, distance, transfer_bound
 from tests.mdp_instances import random_mdp
+from tests.notes import noted
 from tests.test_recorded_mdp import recorded
 
 # --- Distances
@@ -175,14 +177,14 @@ def test_the_best_upper_end_is_that_of_all_policies() -> None:
         n, m = int(rng.integers(2, 5)), int(rng.integers(2, 4))
         real = random_mdp(rng, n, m)
         data = recorded(real, int(rng.integers(40, 400)), rng, noise=0.1)
-        options = value_bounds.Options.checked(0.9, 0.95, "worst", None, "delta")
+        options = value_bounds.Options(0.9, 0.95, "worst", None, "delta")
         world = value_bounds.World.of(mixed(real, random_mdp(rng, n, m), 0.3), data, options)
         optimum = MDP(world.with_free(0), world.rewards_with(0))
         beyond = mdp.optimal(optimum, discount=0.9).values
         tops = []
         for actions in itertools.product(range(m), repeat=n):
             up = value_bounds.estimate(world, world.placed(np.eye(m)[list(actions)]), 0, 0.9, beyond)
-            tops.append(up.value + options.z * np.sqrt(up.variance.sum()))
+            tops.append(up.value + value_bounds.margin(world, up, 0.95))
         found = value_bounds.best_high(world, world.placed(np.eye(m)[[0] * n]), options)
         assert found <= min(max(tops), world.ends[1]) + 1e-9
         missed += found < min(max(tops), world.ends[1]) - 1e-9
@@ -262,7 +264,7 @@ def test_it_is_shown() -> None:
     real = garnet(rng)
     bound = transfer_bound(real, recorded(real, 500, rng), discount=0.9)
     assert "large samples" in repr(bound)
-    assert "share of the variance" in bound._repr_html_()
+    assert "share of the uncertainty" in bound._repr_html_()
     assert bound.plot() is not None
 
 
@@ -290,3 +292,113 @@ def test_a_value_that_the_recording_never_shows_has_an_error() -> None:
     found = transfer_bound(model, data, discount=0.9).value_recorded
     assert found.estimate == 0
     assert found.high > 1
+
+
+def test_margins_are_those_of_welch_and_satterthwaite() -> None:
+    """Two rows with noisy rewards, each followed once: the value is a sum of two means, as in Welch's test."""
+    from scipy import stats
+
+    from somcot.mdp import value_bounds
+
+    rng = np.random.default_rng(14)
+    g, sizes, spreads = 0.9, (4, 9), (1.0, 3.0)
+    drawn = [rng.normal(size=n) * scale for n, scale in zip(sizes, spreads, strict=True)]
+    means = [part.mean() for part in drawn]
+    P = np.zeros((3, 1, 3))
+    P[0, 0, 1] = P[1, 0, 2] = P[2, 0, 2] = 1.0
+    model = MDP(P, [[means[0]], [means[1]], [0.0]])
+    s = [0] * 4 + [1] * 9 + [2] * 5
+    data = RecordedMDP.from_transitions(
+        s, [0] * 18, [*drawn[0], *drawn[1], *[0.0] * 5], [min(k + 1, 2) for k in s], initial=0
+    )
+    options = value_bounds.Options(g, 0.95, "worst", None, "delta")
+    world = value_bounds.World.of(model, data, options)
+    found = value_bounds.estimate(world, np.ones((5, 1)), 0, g)
+    # The model's two observations of a row have its mean and a share of the largest possible variance.
+    low, high = data.reward.min(), data.reward.max()
+    most = [(m - low) * (high - m) for m in (*means, 0.0)]
+    squares = [((part - part.mean()) ** 2).sum() for part in drawn]
+    share = sum(squares) / (4 * most[0] + 9 * most[1] + 5 * most[2])
+    parts = [
+        g ** (2 * k) * (squares[k] + 2 * share * most[k]) / (n + 1) / n for k, n in enumerate(sizes)
+    ]  # fmt: skip
+    # The last state earns 0 in all five visits; only the model's observations of it vary.
+    parts.append((g**2 / (1 - g)) ** 2 * 2 * share * most[2] / 6 / 5)
+    freedom = sum(parts) ** 2 / sum(v**2 / d for v, d in zip(parts, (5, 10, 6), strict=True))
+    wanted = stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts))
+    assert value_bounds.margin(world, found, 0.95) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_an_estimated_initial_distribution_adds_its_error() -> None:
+    """Steps are certain, so only the first states of 40 episodes vary."""
+    P = np.zeros((2, 1, 2))
+    P[:, 0, 1] = 1.0
+    real = MDP(P, [[1.0], [0.0]], initial=[0.5, 0.5])
+    rng = np.random.default_rng(15)
+    found = []
+    for _ in range(200):
+        first = rng.integers(2, size=40)
+        now, flags = np.stack([first, np.ones(40, int)], axis=1).ravel(), np.tile([False, True], 40)
+        rewards = (now == 0) * 1.0
+        data = RecordedMDP.from_transitions(
+            now, np.zeros(80, int), rewards, np.ones(80, int), truncated=flags, n_states=2, n_actions=1
+        )
+        found.append(transfer_bound(real, data, discount=0.9, policy=[0, 0]).value_recorded)
+    held = np.mean([low <= 0.5 <= high for _, low, high in found])
+    assert 0.9 <= held <= 0.995
+    assert np.std([one.estimate for one in found]) == pytest.approx(0.5 / np.sqrt(40), rel=0.15)
+
+
+def test_states_that_the_model_lacks_count_as_unvisited() -> None:
+    P = np.zeros((3, 1, 3))
+    P[0, 0, [1, 2]], P[1, 0, 0], P[2, 0, 0] = 0.5, 1.0, 1.0
+    real = MDP(P, [[0.0], [1.0], [1.0]])
+    data = recorded(real, 400, np.random.default_rng(16))
+    model = MDP([[[0, 1]], [[1, 0]]], [[0.0], [1.0]])
+    with noted("states-not-in-model", somcot.UnseenStateWarning, about="model", share=(1, 3), state="2"):
+        bound = transfer_bound(model, data, discount=0.9)
+    assert bound.unvisited > 0.05
+    assert bound.value_recorded.low < 0.5 * bound.value_recorded.estimate
+    with pytest.raises(ValueError, match="model: it has none of the recorded states, such as 0"):
+        transfer_bound(MDP(P, real.rewards, states=["a", "b", "c"]), data, discount=0.9)
+
+
+def test_actions_never_tried_are_where_more_data_would_help_most() -> None:
+    model = MDP([[[0, 1], [1, 0]], [[0, 1], [1, 0]]], [[0, 0], [1, 1]])
+    data = RecordedMDP.from_transitions(
+        [0, 0, 1, 0] * 50, [1, 0, 1, 1] * 50, [0.0, 0.0, 1.0, 0.0] * 50, [0, 1, 0, 0] * 50, initial=0
+    )
+    first = transfer_bound(model, data, discount=0.9).largest_contributions[0]
+    assert (first.state, first.action, first.visits) == (1, 0, 0)
+    assert 0.5 < first.share <= 1.0
+
+
+def test_equal_processes_are_at_distance_zero() -> None:
+    """A recording and its own table, in which rows are divided in another order."""
+    for seed in range(12):
+        rng = np.random.default_rng([17, seed])
+        data = recorded(random_mdp(rng, 6, 3), 300, rng)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert mdp.distance(data.mdp(), data, discount=0.9).distance == 0.0
+
+
+@pytest.mark.parametrize(("good", "n"), [(16, 16), (0, 9), (3, 12), (40, 50)])
+def test_the_interval_of_a_proportion_is_that_of_wilson(good: int, n: int) -> None:
+    """The first step leads to a state that pays 1 or to one that pays nothing, and the episode ends there."""
+    from scipy import stats
+
+    P = np.zeros((4, 1, 4))
+    P[0, 0, 1:3], P[1:, 0, 3] = (0.9, 0.1), 1.0
+    model = MDP(P, [[0.0], [1.0], [0.0], [0.0]], states=[0, 1, 2, "terminated"])
+    second = np.where(np.arange(n) < good, 1, 2)
+    now, flags = np.stack([np.zeros(n, int), second], axis=1).ravel(), np.tile([False, True], n)
+    later = np.stack([second, second], axis=1).ravel()
+    data = RecordedMDP.from_transitions(
+        now, [0] * 2 * n, (now == 1) * 1.0, later, terminated=flags, initial=0, n_states=3, n_actions=1
+    )
+    bound = transfer_bound(model, data, discount=0.9, policy=[0] * 4, unvisited="model")
+    # (p - good / n)^2 = q p (1 - p), where n + 2 observations have n + 1 degrees of freedom.
+    q, p = stats.t.ppf(0.975, n + 1) ** 2 * (n + 2) / (n + 1) / n, good / n
+    low, high = np.sort(np.roots([1 + q, -2 * p - q, p**2]).real)
+    assert bound.value_recorded == pytest.approx((0.9 * p, 0.9 * low, 0.9 * high), abs=1e-7)

@@ -223,12 +223,12 @@ def test_notes_use_the_names() -> None:
     page = report.html(
         result, names=("may.csv", "june.csv"), warnings=[Note("empty-traces", side, n=1) for side in "xy"]
     )
-    assert "<li>may.csv: only 1 transition(s)" in page or "<li>may.csv: only 2 sequence(s)" in page
-    assert "<li>may.csv and june.csv: 1 trace(s) have no event</li>" in page
+    assert "<li>may.csv: few steps" in page or "<li>may.csv: only 2 sequences" in page
+    assert "<li>may.csv and june.csv: 1 trace has no event</li>" in page
     assert "<li>x: " not in page
     notes = report.merge_notes(result.diagnose(), ("may.csv", "june.csv"))
     assert (
-        report.html(result, names=("may.csv", "june.csv"), warnings=notes).count("<li>may.csv: only 2 sequence(s)") == 1
+        report.html(result, names=("may.csv", "june.csv"), warnings=notes).count("<li>may.csv: only 2 sequences") == 1
     )
 
 

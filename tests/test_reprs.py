@@ -128,4 +128,4 @@ def test_a_sweep_over_lags_is_a_table() -> None:
 
 def test_a_note_on_both_sides_stands_once_on_a_card(records: dict[str, Any]) -> None:
     text = replace(records["known"], notes=tuple(Note("empty-traces", side, n=1) for side in "xy"))._repr_html_()
-    assert "X and Y: 1 trace(s) have no event" in text
+    assert "X and Y: 1 trace has no event" in text

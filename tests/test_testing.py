@@ -56,6 +56,15 @@ def test_files_and_strata(tmp_path: Path) -> None:
     assert direct.distance.estimate.strata == 2
 
 
+def test_the_reference_sets_the_discount() -> None:
+    """What is compared with a reference must not change the measure."""
+    short, long = WALK.sample(100, 10, rng=5), WALK.sample(100, 40, rng=6)
+    for reference, other in ((short, long), (long, short)):
+        found = assert_same_process(other, reference, margin=0.9)
+        assert found.distance is not None
+        assert found.distance.discount == (0.9 if reference is short else 0.975)
+
+
 def test_bad_arguments() -> None:
     x = WALK.sample(12, 20, rng=0)
     with pytest.raises(ValueError, match="inconclusive: found 'skip'"):

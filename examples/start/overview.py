@@ -2,11 +2,9 @@
 Distance and corresponding states
 =================================
 
-The figure of the README: the distance of a fair random walk from drifting ones, and the states that correspond if one
-walk is observed with noise. ``python examples/start/overview.py docs/images/overview.png`` writes it.
+The distance of a fair random walk from drifting ones, and the states that correspond if one walk is observed with
+noise.
 """
-
-import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,6 +37,4 @@ left.legend(frameon=False)
 left.spines[["top", "right"]].set_visible(False)
 somcot.plots.encoder(result, ax=right)
 right.set_title("Which noisy state belongs to which?")
-if len(sys.argv) > 1:
-    figure.savefig(sys.argv[1], dpi=130)
 plt.show()

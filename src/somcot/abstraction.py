@@ -5,7 +5,8 @@
 2. Its features are clustered into codes: many clusters by k-means, merged where they are close, so that rarely seen
    states get codes too.
 3. Rounds of learned partition refinement: a network predicts the reward and the next code for every action, and its
-   predictions are clustered into the next codes. Observations of one state predict the same, so they are merged.
+   predictions are clustered into the next codes. Observations of one state predict the same, so they are merged. States
+   far from any reward are told apart last, so the rounds go on while held-out steps are predicted better.
 4. Transitions between codes are counted, and the metric of the counted process is exact.
 
 PyTorch is imported by this module; `somcot.torch` offers its class.
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from somcot.chains import Support
+from somcot.continuous.discretise import kmeans
 from somcot.plumbing.arrays import Array, Bools, Floats, Ints
 from somcot.plumbing.checks import check_count, check_discount, check_positive, real_array
 
@@ -35,6 +37,8 @@ _FEATURES = 16  # of the first clustering
 _CLUSTERED, _AXES = 8000, 20  # observations and principal axes used by k-means
 _FINER = 4  # clusters for each code, before they are merged
 _HELD_OUT = 0.1  # share of the episodes
+_DECAY = 0.3  # weight decay: without it the networks learn the noise of single observations by heart
+_PATIENCE = 2  # rounds without progress before refinement stops
 
 
 class HeldOut(NamedTuple):
@@ -51,6 +55,11 @@ class HeldOut(NamedTuple):
     next_code: float
     reward: float
     marginal: float
+
+    @property
+    def information(self) -> float:
+        """What code and action tell about the next code, in nats: `next_code` minus `marginal`."""
+        return self.next_code - self.marginal
 
 
 class StateAbstraction:
@@ -70,7 +79,8 @@ class StateAbstraction:
     embedding : int, optional
         Also train a network whose embeddings, of this dimension, have L1 distances close to the metric: `embed`.
     rounds : int
-        Rounds of refinement.
+        Rounds of refinement at most. They end when two in a row do not raise the held-out information, and the best
+        round is kept.
     steps : (int, int)
         Training steps of the encoder and of each round.
     batch_size : int
@@ -97,8 +107,8 @@ class StateAbstraction:
 
     def __init__(
         self, n_codes: int = 40, *, discount: float = 0.9, encoder: torch.nn.Module | None = None, over: str = "policy",
-        embedding: int | None = None, rounds: int = 3, steps: tuple[int, int] = (1200, 300), batch_size: int = 256,
-        learning_rate: float = 1e-3, device: str = "cpu", rng: int = 0,
+        embedding: int | None = None, rounds: int = 10, steps: tuple[int, int] = (1200, 300), batch_size: int = 256,
+        learning_rate: float = 3e-3, device: str = "cpu", rng: int = 0,
     ) -> None:  # fmt: skip
         if over not in ("policy", "actions"):
             raise ValueError(f"over: found {over!r}, expected 'policy' or 'actions'")
@@ -108,6 +118,8 @@ class StateAbstraction:
         self.encoder, self.over, self.device, self.rng = encoder, over, device, check_count("rng", rng, 0)
         self.embedding = None if embedding is None else check_count("embedding", embedding)
         self.rounds, self.batch_size = check_count("rounds", rounds), check_count("batch_size", batch_size)
+        if not isinstance(steps, tuple | list) or len(steps) != 2:
+            raise ValueError(f"steps: found {steps!r}, expected two numbers: of the encoder, and of each round")
         self.steps = tuple(check_count("steps", n) for n in steps)
         self.learning_rate = check_positive("learning_rate", learning_rate)
         self.history: list[HeldOut] = []
@@ -131,22 +143,36 @@ class StateAbstraction:
             train, test = data.split(rng)
             trunk = self._trunk(data)
             features = self._inverse_model(data, train, trunk, rng)
-            codes = self._clustered(features, data, train, rng)
-            self._count(data, codes, train, test)
-            for _ in range(self.rounds):  # each round predicts the codes of the previous one
-                features = self._refined(data, codes, train, trunk, rng)
-                codes = self._clustered(features, data, train, rng)
-                self._count(data, codes, train, test)
-            self._embedding = None if self.embedding is None else self._embedded(data, codes[0], rng)
+            latest = self._round(features, data, train, test, rng, whiten=True)
+            self._kept, self.history, since = latest, [latest.held_out], 0
+            while len(self.history) <= self.rounds and since < _PATIENCE:  # each round predicts the codes of the last
+                features = self._refined(data, latest, train, trunk, rng)
+                latest = self._round(features, data, train, test, rng)
+                self.history.append(latest.held_out)
+                better = latest.held_out.information > self._kept.held_out.information
+                self._kept, since = (latest, 0) if better else (self._kept, since + 1)
+            self.__dict__.pop("metric", None)  # cached by an earlier fit
+            self._embedding = None if self.embedding is None else self._embedded(data, self._kept.now, rng)
         return self
 
     def _trunk(self, data: _Replay) -> torch.nn.Module:
         """A copy of the user's network, or two layers."""
         if self.encoder is not None:
-            return copy.deepcopy(self.encoder).to(self.device)  # the user's network stays untrained
+            return copy.deepcopy(self.encoder).to(self.device, torch.float32)  # the user's network stays untrained
         size = int(np.prod(data.observations.shape[1:]))
         layers = [torch.nn.Flatten(), torch.nn.Linear(size, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64)]
         return torch.nn.Sequential(*layers, torch.nn.ReLU()).to(self.device)
+
+    def _width(self, data: _Replay, trunk: torch.nn.Module) -> int:
+        """Number of features."""
+        batch = self._seen(data.observations[:2])
+        try:
+            shape = tuple(trunk(batch).shape)
+        except RuntimeError as error:
+            raise ValueError(f"encoder: does not take observations of shape {tuple(batch.shape)}: {error}") from None
+        if len(shape) != 2 or shape[0] != 2:
+            raise ValueError(f"encoder: found output of shape {shape} for two observations, expected (2, features)")
+        return shape[1]
 
     def _seen(self, observations: Array) -> Tensor:
         """A batch for the networks."""
@@ -161,25 +187,22 @@ class StateAbstraction:
             return np.concatenate([network(self._seen(piece)).cpu().double().numpy() for piece in pieces])
 
     def _minimise(self, modules: list[torch.nn.Module], n_steps: int, rate: float, loss: Callable[[], Tensor]) -> None:
-        parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
-        optimiser = torch.optim.Adam(parameters, self.learning_rate)
+        trained = torch.nn.ModuleList(modules).train()
+        parameters = [p for p in trained.parameters() if p.requires_grad]
+        optimiser = torch.optim.AdamW(parameters, self.learning_rate, weight_decay=_DECAY)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate * self.learning_rate, total_steps=n_steps)
-        for module in modules:
-            module.train()
         for _ in range(n_steps):
             optimiser.zero_grad()
             loss().backward()
             optimiser.step()
             schedule.step()
-        for module in modules:
-            module.eval()
+        trained.eval()
 
     def _inverse_model(
         self, data: _Replay, train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
     ) -> Callable[[Tensor], Tensor]:
         """Which action was taken, from an observation and one of the next four; and rewards as far as the discount."""
-        width = int(trunk(self._seen(data.observations[:2])).shape[1])
-        head = torch.nn.Linear(width, _FEATURES).to(self.device)
+        head = torch.nn.Linear(self._width(data, trunk), _FEATURES).to(self.device)
         guess = torch.nn.Sequential(
             torch.nn.Linear(2 * _FEATURES + _STEPS_AHEAD, 64), torch.nn.ReLU(), torch.nn.Linear(64, data.n_actions)
         ).to(self.device)
@@ -200,16 +223,15 @@ class StateAbstraction:
             return inverse + ((earn(now) - target) ** 2)[mask].mean()
 
         self._minimise([trunk, head, guess, earn], self.steps[0], 2.0, loss)
-        return lambda seen: head(trunk(seen))
+        return copy.deepcopy(torch.nn.Sequential(trunk, head))  # the trunk continues to learn, these features do not
 
     def _refined(
-        self, data: _Replay, codes: tuple[Ints, Ints], train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
+        self, data: _Replay, latest: _Round, train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
     ) -> Callable[[Tensor], Tensor]:
         """Predicted reward and next code of every action, all in one row of features."""
-        width = int(trunk(self._seen(data.observations[:2])).shape[1])
-        m, k = data.n_actions, self._k + 1  # the last code is the end of an episode
-        head = torch.nn.Linear(width, m * (1 + k)).to(self.device)
-        following = torch.as_tensor(np.where(data.terminated, self._k, codes[1]), device=self.device)
+        m, k = data.n_actions, latest.coder.k + 1  # the last code is the end of an episode
+        head = torch.nn.Linear(self._width(data, trunk), m * (1 + k)).to(self.device)
+        following = torch.as_tensor(latest.following, device=self.device)
         rewards = torch.as_tensor(data.rewards / data.reward_scale, device=self.device, dtype=torch.float32)
         rows = torch.arange(self.batch_size)
 
@@ -222,70 +244,62 @@ class StateAbstraction:
             return error + torch.nn.functional.cross_entropy(out[:, 1:], following[where])
 
         self._minimise([trunk, head], self.steps[1], 3.0, loss)
-        # The trunk continues to learn in later rounds; these features must not change with it.
         network = copy.deepcopy(torch.nn.Sequential(trunk, head))
+        # Rewards in units of their range: like probabilities, they differ by at most 1. In units of their spread, a
+        # rare reward is so large that most codes would divide the few states that have it.
+        guesses = self._run(lambda seen: network(seen)[:, :: 1 + k], data.observations[train[:_CLUSTERED]])
+        unit = max(float(np.ptp(guesses)), 1e-9)
 
         def features(seen: Tensor) -> Tensor:
             out = network(seen).view(len(seen), m, 1 + k)
-            return torch.cat([out[:, :, :1], out[:, :, 1:].softmax(-1)], 2).flatten(1)
+            return torch.cat([out[:, :, :1] / unit, out[:, :, 1:].softmax(-1)], 2).flatten(1)
 
         return features
 
     # --- Codes, counts and the metric
 
-    def _clustered(
-        self, features: Callable[[Tensor], Tensor], data: _Replay, train: Ints, rng: np.random.Generator
-    ) -> tuple[Ints, Ints]:
-        """Codes of all observations and of the next ones."""
+    def _round(
+        self, features: Callable[[Tensor], Tensor], data: _Replay, train: Ints, test: Ints, rng: np.random.Generator, *,
+        whiten: bool = False,
+    ) -> _Round:  # fmt: skip
+        """Cluster features into codes, and count what follows each code and action."""
         chosen = rng.choice(train, min(len(train), _CLUSTERED), replace=False)
         points = self._run(features, data.observations[chosen])
-        mean, spread = points.mean(axis=0), points.std(axis=0) + 1e-6
-        spread = spread if points.shape[1] == _FEATURES else np.ones_like(spread)
+        mean, spread = points.mean(axis=0), points.std(axis=0) + 1e-6 if whiten else np.ones(points.shape[1])
         points = (points - mean) / spread
         axes = np.linalg.svd(points[:2000], full_matrices=False)[2][:_AXES].T
-        centres = _kmeans(points @ axes, _FINER * self.n_codes, rng)
-        self._coder = _Coder(features, mean, spread, axes, centres, _merged(centres, self.n_codes))
-        return self.encode(data.observations), self.encode(data.next_observations)
-
-    def encode(self, observations: Any) -> Ints:
-        """The code of each observation, (n,); codes are 0, ..., k - 1.
-
-        It can be passed as ``encode=`` to ``readers.from_replay_buffer``.
-        """
-        coder = self._fitted("_coder")
-        codes: Ints = coder.codes(self._run(coder.features, self._checked(observations)))
-        return codes
-
-    @property
-    def _k(self) -> int:
-        return int(self._fitted("_coder").merged.max()) + 1
-
-    def _count(self, data: _Replay, codes: tuple[Ints, Ints], train: Ints, test: Ints) -> None:
-        """Count what follows each code and action; the end of episodes is an additional absorbing state."""
-        k, m = self._k, data.n_actions
-        now, following = codes[0], np.where(data.terminated, k, codes[1])
-        counts, earned = np.zeros((k + 1, m, k + 1)), np.zeros((k + 1, m))
+        centres = kmeans(points @ axes, _FINER * self.n_codes, rng)
+        coder = _Coder(features, mean, spread, axes, centres, _merged(centres, self.n_codes))
+        now = coder.codes(self._run(features, data.observations))
+        later = coder.codes(self._run(features, data.next_observations))
+        following = np.where(data.terminated, coder.k, later)  # the end of episodes is an additional absorbing state
+        counts, earned = np.zeros((coder.k + 1, data.n_actions, coder.k + 1)), np.zeros((coder.k + 1, data.n_actions))
         np.add.at(counts, (now[train], data.actions[train], following[train]), 1.0)
         np.add.at(earned, (now[train], data.actions[train]), data.rewards[train])
-        self.history.append(_held_out(counts, earned, (now, data.actions, following, data.rewards), test))
+        held_out = _held_out(counts, earned, (now, data.actions, following, data.rewards), test)
         np.add.at(counts, (now[test], data.actions[test], following[test]), 1.0)
         np.add.at(earned, (now[test], data.actions[test]), data.rewards[test])
-        self.counts, self._earned = counts, earned
-        self.__dict__.pop("metric", None)  # cached for the counts of the previous round
+        return _Round(coder, now, following, counts, earned, held_out, data.observations.shape[1:])
+
+    def encode(self, observations: Any) -> Ints:
+        """The code of each observation, (n,); this method can be ``encode=`` of ``readers.from_replay_buffer``."""
+        coder = self._fitted.coder
+        return coder.codes(self._run(coder.features, self._checked(observations)))
+
+    @property
+    def counts(self) -> Floats:
+        """Number of steps by code, action and next code, (k, n_actions, k); the last code is the end."""
+        return self._fitted.counts
 
     @property
     def held_out(self) -> HeldOut:
-        """How well the counted process predicts the episodes that were held out, after the last round."""
-        self._fitted("counts")
-        return self.history[-1]
+        """How well the counted process predicts the episodes that were held out, after the round that was kept."""
+        return self._fitted.held_out
 
     @property
     def kernel(self) -> Floats:
-        """Relative frequencies of the next codes, (k, n_actions, k); the last code is the end, if there is one.
-
-        Actions never seen with a code stay there.
-        """
-        counts = self._fitted("counts")
+        """Relative frequencies of the next codes, (k, n_actions, k); untried actions stay, the last code is the end."""
+        counts = self.counts
         visits = counts.sum(axis=2, keepdims=True)
         stay = np.repeat(np.eye(len(counts))[:, None], counts.shape[1], axis=1)  # unvisited codes stay where they are
         table: Floats = np.where(visits > 0, counts / np.maximum(visits, 1.0), stay)
@@ -294,7 +308,7 @@ class StateAbstraction:
     @property
     def rewards(self) -> Floats:
         """Mean reward of each action in each code, (k, n_actions)."""
-        means: Floats = self._fitted("_earned") / np.maximum(self.counts.sum(axis=2), 1.0)
+        means: Floats = self._fitted.earned / np.maximum(self.counts.sum(axis=2), 1.0)
         return means
 
     @cached_property
@@ -320,10 +334,10 @@ class StateAbstraction:
                 law = visits + (visits.sum(axis=1, keepdims=True) == 0)  # uniform where nothing was recorded
             else:
                 law = real_array("policy", policy, 2)
-                if law.shape not in (r.shape, (n - 1, r.shape[1])) or (law < 0).any() or not law.sum(axis=1).all():
-                    raise ValueError(
-                        f"policy: found shape {law.shape}, expected probabilities of shape {(n - 1, r.shape[1])}"
-                    )
+                if law.shape not in (r.shape, (n - 1, r.shape[1])):
+                    raise ValueError(f"policy: found shape {law.shape}, expected {(n - 1, r.shape[1])}")
+                if (law < 0).any() or not law.sum(axis=1).all():
+                    raise ValueError("policy: found a negative entry or a row of zeros, expected probabilities")
                 law = np.vstack([law, np.ones((n - len(law), r.shape[1]))])  # at the end, any action
             law = law / law.sum(axis=1, keepdims=True)
             P, r = np.einsum("sa,sat->st", law, P)[:, None], (law * r).sum(axis=1)[:, None]
@@ -340,8 +354,8 @@ class StateAbstraction:
     def _embedded(self, data: _Replay, codes: Ints, rng: np.random.Generator) -> torch.nn.Module:
         """A network whose L1 distances are regressed on the metric."""
         trunk = self._trunk(data)
-        width = int(trunk(self._seen(data.observations[:2])).shape[1])
-        network = torch.nn.Sequential(trunk, torch.nn.Linear(width, self.embedding or 1)).to(self.device)
+        last = torch.nn.Linear(self._width(data, trunk), self.embedding or 1)
+        network = torch.nn.Sequential(trunk, last).to(self.device)
         self._unit = float(self.metric.mean()) or 1.0  # targets of order 1 are easier to learn
         target = torch.as_tensor(self.metric / self._unit, device=self.device, dtype=torch.float32)
 
@@ -350,26 +364,25 @@ class StateAbstraction:
             points, at = network(self._seen(data.observations[i])), torch.as_tensor(codes[i])
             return ((torch.cdist(points, points, p=1) - target[at][:, at]) ** 2).mean()
 
-        self._minimise([network], max(self.steps[0] * 5 // 6, 1), 4.0, loss)
+        self._minimise([network], max(self.steps[0] * 5 // 6, 1), 4 / 3, loss)
         return network
 
     def embed(self, observations: Any) -> Floats:
         """Embeddings of observations, (n, embedding), whose L1 distances approximate the metric."""
-        network = self._fitted("_embedding")
-        if network is None:
+        seen = self._checked(observations)
+        if self._embedding is None:
             raise ValueError("embedding: found None, expected the dimension of the embedding when the object was made")
-        points: Floats = self._run(network, self._checked(observations)) * self._unit
+        points: Floats = self._run(self._embedding, seen) * self._unit
         return points
 
-    def _fitted(self, name: str) -> Any:
-        try:
-            return self.__dict__[name]
-        except KeyError:
-            raise ValueError("StateAbstraction: not fitted yet; call fit(transitions) first") from None
+    @property
+    def _fitted(self) -> _Round:
+        if not self.history:
+            raise ValueError("StateAbstraction: not fitted yet; call fit(transitions) first")
+        return self._kept
 
     def _checked(self, observations: Any) -> Array:
-        array = _numbers("observations", observations)
-        shape = self._fitted("_scale")[0].shape
+        array, shape = _numbers("observations", observations), self._fitted.shape
         if array.shape[1:] != shape:
             raise ValueError(f"observations: found shape {array.shape}, expected (n, {', '.join(map(str, shape))})")
         return array
@@ -379,8 +392,8 @@ class StateAbstraction:
             return f"StateAbstraction({self.n_codes} codes, not fitted)"
         found = self.held_out
         return (
-            f"StateAbstraction({self._k} codes; log-likelihood of held-out steps: next code {found.next_code:.3f} "
-            f"(marginal {found.marginal:.3f}), reward {found.reward:.3f})"
+            f"StateAbstraction({self._kept.coder.k} codes; log-likelihood of held-out steps: "
+            f"next code {found.next_code:.3f} (marginal {found.marginal:.3f}), reward {found.reward:.3f})"
         )
 
 
@@ -394,8 +407,25 @@ class _Coder(NamedTuple):
     centres: Floats
     merged: Ints
 
+    @property
+    def k(self) -> int:
+        return int(self.merged.max()) + 1
+
     def codes(self, points: Floats) -> Ints:
-        return self.merged[_nearest((points - self.mean) / self.spread @ self.axes, self.centres)]
+        points = (points - self.mean) / self.spread @ self.axes
+        return self.merged[((self.centres**2).sum(axis=1) - 2.0 * points @ self.centres.T).argmin(axis=1)]
+
+
+class _Round(NamedTuple):
+    """What one round of clustering gives: codes of all steps, and their counts."""
+
+    coder: _Coder
+    now: Ints
+    following: Ints
+    counts: Floats
+    earned: Floats
+    held_out: HeldOut
+    shape: tuple[int, ...]  # of an observation
 
 
 class _Replay(NamedTuple):
@@ -407,7 +437,7 @@ class _Replay(NamedTuple):
     next_observations: Array
     terminated: Bools
     episode: Ints
-    action_labels: Array
+    n_actions: int
 
     @classmethod
     def of(cls, given: Any) -> _Replay:
@@ -418,28 +448,25 @@ class _Replay(NamedTuple):
             if parts[name] is None:
                 raise ValueError(f"transitions: found no {name}, expected {', '.join(_PARTS)}")
         seen, later = (_numbers(f"transitions: {name}", parts[name]) for name in ("observations", "next_observations"))
-        rewards = real_array("transitions: rewards", _array(parts["rewards"]).reshape(len(seen), -1)[:, 0], 1)
-        actions = _array(parts["actions"]).reshape(-1)
-        n = len(rewards)
-        for name, part in (("actions", actions), ("next_observations", later)):
-            if len(part) != n:
-                raise ValueError(f"transitions: found {len(part)} {name} for {n} observations; pass one for each")
+        n = len(seen)
         if n < 20:
             raise ValueError(f"transitions: found {n} steps, expected at least 20")
+        for name in ("actions", "rewards", "terminated", "truncated"):  # columns in some buffers; flags may be missing
+            part = _array(np.zeros(n) if parts[name] is None else parts[name])
+            if part.size != n:
+                raise ValueError(f"transitions: found {name} of shape {part.shape} for {n} observations")
+            parts[name] = part.reshape(n)
+        if later.shape != seen.shape:
+            raise ValueError(f"transitions: found next_observations of shape {later.shape}, observations {seen.shape}")
+        rewards, actions = real_array("transitions: rewards", parts["rewards"], 1), parts["actions"]
         if actions.dtype.kind == "f" and not (actions == np.floor(actions)).all():
-            raise ValueError(f"transitions: actions such as {actions[0]} are not discrete; bin them first")
+            place = int((actions != np.floor(actions)).argmax())
+            raise ValueError(f"transitions: actions: entry {place} is {actions[place]}, expected discrete actions")
         labels, codes = np.unique(actions, return_inverse=True)
-        flags = [
-            np.zeros(n, np.bool_) if parts[name] is None else _array(parts[name]).reshape(-1).astype(np.bool_)
-            for name in ("terminated", "truncated")
-        ]
+        terminated, truncated = (parts[name].astype(np.bool_) for name in ("terminated", "truncated"))
         apart = (later[:-1] != seen[1:]).reshape(n - 1, -1).any(axis=1)  # the next step begins elsewhere
-        cut = flags[0][:-1] | flags[1][:-1] | apart
-        return cls(seen, codes.astype(np.int64), rewards, later, flags[0], np.append(0, np.cumsum(cut)), labels)
-
-    @property
-    def n_actions(self) -> int:
-        return len(self.action_labels)
+        episode = np.append(0, np.cumsum(terminated[:-1] | truncated[:-1] | apart))
+        return cls(seen, codes.astype(np.int64), rewards, later, terminated, episode, len(labels))
 
     @property
     def scale(self) -> tuple[Array, float]:
@@ -508,29 +535,6 @@ def _held_out(counts: Floats, earned: Floats, steps: tuple[Ints, Ints, Ints, Flo
     return HeldOut(float(np.log(row).mean()), float(likelihood), float(np.log(share[following]).mean()))
 
 
-def _kmeans(points: Floats, k: int, rng: np.random.Generator, tries: int = 2, rounds: int = 20) -> Floats:
-    """Centres of the best of two runs of k-means, begun with centres that are far apart (k-means++)."""
-    best: tuple[float, Floats] | None = None
-    for _ in range(tries):
-        centres = points[[int(rng.integers(len(points)))]]
-        squares = ((points - centres[0]) ** 2).sum(axis=1)
-        while len(centres) < k and squares.max() > 0.0:
-            heap = np.cumsum(squares)
-            new = points[min(int(np.searchsorted(heap, rng.random() * heap[-1])), len(points) - 1)]
-            centres = np.vstack([centres, new])
-            squares = np.minimum(squares, ((points - new) ** 2).sum(axis=1))
-        for _ in range(rounds):
-            nearest = _nearest(points, centres)
-            sizes = np.bincount(nearest, minlength=len(centres))
-            sums = np.stack([np.bincount(nearest, column, len(centres)) for column in points.T], axis=1)
-            centres = (sums / np.maximum(sizes, 1)[:, None])[sizes > 0]
-        error = float(((points - centres[_nearest(points, centres)]) ** 2).sum())
-        if best is None or error < best[0]:
-            best = error, centres
-    assert best is not None
-    return best[1]
-
-
 def _merged(centres: Floats, k: int) -> Ints:
     """The code of each cluster: clusters are merged by how far apart they are, however many points they hold.
 
@@ -542,8 +546,3 @@ def _merged(centres: Floats, k: int) -> Ints:
 
     _, codes = np.unique(fcluster(linkage(centres, "average"), k, "maxclust"), return_inverse=True)
     return codes.astype(np.int64)
-
-
-def _nearest(points: Floats, centres: Floats) -> Ints:
-    nearest: Ints = ((centres**2).sum(axis=1) - 2.0 * points @ centres.T).argmin(axis=1)
-    return nearest

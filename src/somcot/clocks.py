@@ -127,7 +127,8 @@ class Clock(NamedTuple):
         """The clock of a discount; 1 selects the long-run average."""
         # True equals 1 in Python, but is no discount; 0.9999999 is one, and not the average.
         is_one = isinstance(discount, (int, float)) and not isinstance(discount, bool) and discount == 1
-        return cls("average", 1.0) if is_one else cls("discount", check_discount(discount))
+        expected = "a number above 0 and below 1, such as 0.95, or 1 for the long-run average"
+        return cls("average", 1.0) if is_one else cls("discount", check_discount(discount, expected))
 
     @property
     def discount(self) -> float:

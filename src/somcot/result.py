@@ -381,9 +381,9 @@ class Result:
     def contributions(self, n: int = 10) -> Contributions:
         """The `n` pairs of states and the `n` transitions that contribute most to the distance.
 
-        Each has a standard error and a mark if it is statistically significant (false discovery rate 5 %; two
-        recordings of one process get no mark at all in at least 95 % of cases). For data these are shares of the
-        plug-in, before the bias correction.
+        Each has a standard error and a mark if it is statistically significant (false discovery rate 5 %, over all
+        transitions and pairs, of which the 30 largest are tested, whatever `n`; two recordings of one process get no
+        mark in at least 95 % of cases). For data these are shares of the plug-in, before the bias correction.
 
         Examples
         --------

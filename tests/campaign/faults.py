@@ -23,27 +23,20 @@ OLD = b"what was there before"
 TABLES = ["a.csv", "b.csv", "--sequence", "user", "--state", "page"]
 PAIR = [*TABLES, "--discount", "0.9"]
 COMMANDS: dict[str, list[str]] = {
-    "distance": ["distance", *PAIR, "--html", "r.html", "--plot", "p.png"],
+    "distance": ["distance", *PAIR, "--html", "r.html", "--plot", "p.png", "--force"],
     "test": ["test", *PAIR, "--permutations", "19"],
     "explain": ["explain"],
-    "metric": ["metric", *PAIR, "--out", "m.csv"],
+    "metric": ["metric", *PAIR, "--out", "m.csv", "--force"],
     "somcot": ["distance", *PAIR, "--method", "somcot", "--json"],
-    "matrix": ["matrix", *PAIR, "--out", "m.json", "--out", "r.html", "--checkpoint", "c.ck"],
+    "matrix": ["matrix", *PAIR, "--out", "m.json", "--out", "r.html", "--checkpoint", "c.ck", "--force"],
     "select": ["select", *PAIR, "--json"],
-    "drift": ["drift", "a.csv", *PAIR[2:], "--by", "week", "--permutations", "19", "--html", "r.html"],
-    "watch": ["watch", "b.csv", "--reference", "a.csv", *PAIR[2:], "--state-file", "w.ck", "--html", "r.html"],
+    "drift": ["drift", "a.csv", *PAIR[2:], "--by", "week", "--permutations", "19", "--html", "r.html", "--force"],
+    "watch": [
+        "watch", "b.csv", "--reference", "a.csv", *PAIR[2:], "--state-file", "w.ck", "--html", "r.html", "--force",
+    ],
     "cells": [
-        "distance",
-        "u.csv",
-        "v.csv",
-        "--state",
-        "p,q",
-        "--cells",
-        "auto",
-        "--discount",
-        "0.9",
-        "--plot",
-        "p.png",
+        "distance", "u.csv", "v.csv", "--state", "p,q", "--cells", "auto", "--discount", "0.9", "--plot", "p.png",
+        "--force",
     ],
     "info": ["info", "a.csv", *TABLES[2:]],
     "demo": ["demo", "--out", "."],
@@ -51,8 +44,8 @@ COMMANDS: dict[str, list[str]] = {
     "reproduce": ["reproduce", "similarity", "--quick", "--out", "."],
     "completion": ["completion", "bash"],
     "baseline": ["baseline", "a.csv", *TABLES[2:], "--out", "b.somcot"],
-    "sample-size": ["sample-size", "a.csv", *PAIR[2:], "--effect", "0.2", "--plot", "p.png"],
-}
+    "sample-size": ["sample-size", "a.csv", *PAIR[2:], "--effect", "0.2", "--plot", "p.png", "--force"],
+}  # fmt: skip
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 
 

@@ -110,11 +110,37 @@ def in_namespace(mount: str, arguments: list[str], folder: Path) -> subprocess.C
 def test_a_full_disk_keeps_the_answer_and_the_old_report(tmp_path: Path) -> None:
     write_tables(tmp_path)
     (tmp_path / "out").mkdir()
-    done = in_namespace("-t tmpfs -o size=16k none out", [*ASK, "--html", "out/r.html"], tmp_path)
+    done = in_namespace("-t tmpfs -o size=16k none out", [*ASK, "--html", "out/r.html", "--force"], tmp_path)
     assert done.returncode == 2
     assert "out/r.html: could not be written (No space left on device); what was there before is kept" in done.stderr
     assert "distance" in json.loads(done.stdout)
     assert {path.name: path.read_bytes() for path in (tmp_path / "seen").iterdir()} == {"r.html": b"old\n"}
+
+
+WATCH = ["watch", "b.csv", "--reference", "a.csv", *PAIR[2:], "--json"]
+
+
+@pytest.mark.parametrize("lost", ["r.html", "m.prom", "w.ck"])
+def test_a_full_disk_during_watch_costs_one_file(lost: str, tmp_path: Path) -> None:
+    """Whichever file fails, the others are written, the checkpoint too, and the answer is printed before."""
+    write_tables(tmp_path)
+    code = f"""
+import os, pathlib
+replace = os.replace
+def full(a, b):
+    if pathlib.Path(b).name == {lost!r}:
+        raise OSError(28, "No space left on device")
+    replace(a, b)
+os.replace = full
+"""
+    done, out, errors = finished(
+        [*WATCH, "--html", "r.html", "--prometheus", "m.prom", "--state-file", "w.ck"], tmp_path, code
+    )
+    assert done == 2
+    assert f"error: {lost}: could not be written (No space left on device)" in errors
+    assert json.loads(out)["type"] == "end"
+    written = {path.name for path in tmp_path.iterdir() if path.suffix != ".csv"}
+    assert written == {"r.html", "m.prom", "w.ck"} - {lost}
 
 
 def test_a_read_only_disk_is_noticed_before_the_work(tmp_path: Path) -> None:
@@ -132,7 +158,7 @@ def test_files_may_not_grow(tmp_path: Path) -> None:
     for name in ("r.html", "p.png"):
         (tmp_path / name).write_bytes(OLD)
     code, out, errors = finished(
-        [*ASK, "--html", "r.html", "--plot", "p.png"], tmp_path,
+        [*ASK, "--html", "r.html", "--plot", "p.png", "--force"], tmp_path,
         limits={resource.RLIMIT_FSIZE: 1024},
     )  # fmt: skip
     assert code == 2
@@ -164,6 +190,53 @@ def test_three_writers_of_one_file(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+SLOW = """
+import os, sys, time
+sync = os.fsync
+def slow(handle):
+    os.fsync = sync
+    sys.stderr.write("syncing\\n")
+    sys.stderr.flush()
+    time.sleep(60)
+    sync(handle)
+os.fsync = slow
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("metric", signal.SIGINT), ("watch", signal.SIGTERM), ("baseline", signal.SIGTERM)]
+)
+def test_stopped_while_a_slow_disk_writes(name: str, number: signal.Signals, tmp_path: Path) -> None:
+    """The command does not wait for the disk; files are old or whole (`watch` saves its state), none unfinished."""
+    inputs = write_tables(tmp_path)
+    for output in ("m.csv", "r.html"):
+        (tmp_path / output).write_bytes(OLD)
+    process = start(COMMANDS[name], tmp_path, SLOW)
+    assert process.stderr is not None
+    while process.stderr.readline() != "syncing\n":
+        assert process.poll() is None
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=50)
+    assert (process.returncode, "Traceback" in errors) == (CODES[number], False)
+    assert broken(tmp_path, inputs) == []
+    assert {path.name for path in tmp_path.iterdir()} - {"w.ck"} == {*inputs, "m.csv", "r.html"}
+
+
+def test_two_watches_of_one_state(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    os.mkfifo(tmp_path / "p.csv")
+    words = ["watch", "p.csv", "--reference", "a.csv", *PAIR[2:], "--state-file", "w.ck"]
+    first = start(words, tmp_path)
+    while not list(tmp_path.glob(".w.ck.*.lock")):
+        assert first.poll() is None
+        time.sleep(0.01)
+    code, _, errors = finished(words, tmp_path)
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=60)
+    assert (code, first.returncode) == (2, 143)
+    assert f"w.ck: in use by another run (process {first.pid})" in errors
+
+
 CLOCKS = """
 import time
 true, calls = (time.time, time.monotonic, time.perf_counter), [0]
@@ -177,10 +250,9 @@ time.monotonic, time.perf_counter = leap(true[1], 3600.0), leap(true[2], 3600.0)
 """
 
 
-@pytest.mark.parametrize("method", ["auto", "somcot"])
-def test_clocks_that_jump_change_nothing(method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ask", [ASK, [*ASK, "--method", "somcot"], WATCH], ids=["auto", "somcot", "watch"])
+def test_clocks_that_jump_change_nothing(ask: list[str], tmp_path: Path) -> None:
     write_tables(tmp_path)
-    ask = [*ASK, "--method", method]
     assert answered(ask, tmp_path, code=CLOCKS) == answered(ask, tmp_path)
 
 

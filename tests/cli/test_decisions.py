@@ -127,6 +127,41 @@ def test_without_a_margin_nothing_changes(logs: dict[str, Path]) -> None:
         )
 
 
+def test_a_baseline_sets_the_discount_and_takes_ends(tmp_path: Path) -> None:
+    """The same measure whatever is compared with it; --terminated applies to both sides."""
+    baseline = tmp_path / "base.somcot"
+    paths = {name: [["a"] * (length - 1) + ["z"]] * 30 for name, length in (("base", 11), ("long", 31), ("short", 5))}
+    for name, sessions in paths.items():
+        (tmp_path / f"{name}.seq").write_text("\n".join(map(" ".join, sessions)) + "\n")
+    run("baseline", tmp_path / "base.seq", "-o", baseline)
+    for other in ("long", "short"):
+        for files in ((baseline, tmp_path / f"{other}.seq"), (tmp_path / f"{other}.seq", baseline)):
+            found = as_json("test", *files, "--terminated", "all")
+            assert found["discount"] == 0.9
+            assert not any("--terminated" in note for note in found["warnings"])
+            (note,) = (note for note in found["warnings"] if "discount" in note)
+            assert "base.somcot has 10 steps" in note
+    screen = run("test", baseline, tmp_path / "long.seq", "--terminated", "all")
+    assert re.search(r"clock +discount 0.9 ", screen)
+    assert "before correction" in screen
+
+
+def test_what_the_margin_refers_to(logs: dict[str, Path], tmp_path: Path) -> None:
+    """Sequences that end have two numbers; both are shown, and equal those of `somcot distance`."""
+    both = (logs["may"], logs["changed"], *COLUMNS, "--end", "left", "--seed", 3)
+    summary = tmp_path / "summary.md"
+    found = as_json("test", *both, "--margin", 0.05, "--markdown", summary, code=3)
+    plain = as_json("distance", *both)
+    for key in ("distance", "active_share"):
+        assert found[key] == plain[key]
+    assert found["before_end"]["distance"] == plain["before_end"]["distance"] > found["distance"]
+    assert found["pvalue"] == plain["estimate"]["pvalue"]
+    assert "| before the end |" in summary.read_text()
+    screen = run("test", *both, "--margin", 0.05, code=3)
+    assert "which is what the margin refers to" in screen
+    assert "before the end" in screen
+
+
 def test_strata_take_out_the_mix(logs: dict[str, Path], tmp_path: Path) -> None:
     pair, options = (logs["may"], logs["mix"]), (*COLUMNS, "--margin", 0.08)
     bare = as_json("test", *pair, *options, code=3)
@@ -138,7 +173,7 @@ def test_strata_take_out_the_mix(logs: dict[str, Path], tmp_path: Path) -> None:
     assert found["mix"] > 0.05
     sentence = f"{found['mix']:.4f} the mix of strata"
     assert sentence in summary.read_text(encoding="utf-8")
-    assert sentence in " ".join(run("test", *pair, *options, "--strata", "task").split())
+    assert sentence in re.sub(r"[\s│]+", " ", run("test", *pair, *options, "--strata", "task"))  # wrapped in a box
     whole = as_json("distance", *pair, *COLUMNS, "--strata", "task")
     assert whole["estimate"]["mix"] == pytest.approx(found["mix"])
     page = tmp_path / "page.html"
@@ -306,7 +341,7 @@ def test_labels_cannot_leave_their_place(label: str) -> None:
     assert failure is not None
     assert failure.text is not None
     assert "0.500 in" in failure.text
-    text = decisions.markdown(content(label), (label, "y"))
+    text = decisions.markdown(content(label), (label, "y")).removesuffix("<!-- somcot -->\n")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {line.replace("\\|", "").count("|") for line in rows}
     assert columns == {3, 5}  # the facts, and the transitions

@@ -17,11 +17,13 @@ import somcot
 from somcot.cli.inputs import NamedProcess
 from somcot.cli.output import ShownResult, write_files
 from somcot.plumbing.notes import Note
+from tests.campaign.faults import TABLES, write_tables
 from tests.command_server import Command, Finished
 
 EDGES = "a b 3\nb c 1\nc a 1\n"
 COST = ",a,b,c\na,0,1,1\nb,1,0,1\nc,1,1,0\n"
 DISTANCE = ["distance", "x.edges", "y.edges", "--discount", "0.5"]
+LOGS = [*TABLES, "--discount", "0.5"]
 METRIC = ["metric", "x.edges", "y.edges", "--discount", "0.5"]
 FULL_DISK = """
 import os, sys
@@ -46,6 +48,12 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "y.edges").write_text(EDGES.replace("3", "1"))
     (tmp_path / "cost.csv").write_text(COST)
     return tmp_path
+
+
+@pytest.fixture
+def logs(folder: Path) -> Path:
+    write_tables(folder)
+    return folder
 
 
 def refused(done: Finished, *words: str) -> None:
@@ -77,6 +85,90 @@ def test_an_input_is_not_overwritten(arguments: list[str], option: str, command:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+MATRIX = ["matrix", "x.edges", "y.edges", "--discount", "0.5"]
+STREAM = ["watch", "b.csv", "--reference", "a.csv", *LOGS[2:]]
+WRITERS = [
+    [*DISTANCE, "--html", "o.html", "--plot", "o.svg"],
+    [*METRIC, "--out", "o.csv"],
+    [*MATRIX, "--out", "o.csv", "--out", "o.json", "--out", "o.html", "--out", "o.parquet"],
+    ["test", *LOGS, "--margin", "0.5", "--permutations", "9", "--junit", "o.xml", "--markdown", "o.md"],
+    ["drift", "a.csv", *LOGS[2:], "--by", "week", "--permutations", "9", "--html", "o.html", "--plot", "o.png"],
+    ["sample-size", "a.csv", *LOGS[2:], "--effect", "0.02", "--plot", "o.png"],
+    ["baseline", "a.csv", *TABLES[2:], "--out", "o.somcot"],
+    [*STREAM, "--html", "o.html", "--prometheus", "o.prom"],
+]
+READ_FIRST = [[*MATRIX, "--checkpoint", "o.ck"], [*STREAM, "--state-file", "o.ck"]]
+
+
+@pytest.mark.parametrize("arguments", WRITERS, ids=lambda value: " ".join([value[0], *value[-4:]]))
+def test_only_files_of_somcot_are_replaced(arguments: list[str], command: Command, logs: Path) -> None:
+    """Another file only with --force, its own without; a link is not followed even with --force."""
+    targets = {name: arguments[k - 1] for k, name in enumerate(arguments) if name.startswith("o.")}
+
+    def keeps(name: str) -> None:
+        said = f"error: {targets[name]}: {name} exists and has no mark"
+        before = (logs / name).read_bytes()
+        refused(command(*arguments, cwd=logs), said, "pass --force")
+        assert (logs / name).read_bytes() == before
+
+    for name in targets:
+        (logs / name).write_text("my thesis, which mentions somcot")
+        keeps(name)
+        (logs / name).write_bytes(b"")
+    (logs / name).write_text("my thesis, which mentions somcot")
+    for more in (["--force"], []):
+        done = command(*arguments, *more, cwd=logs)
+        assert done.returncode in (0, 3, 6), done.stderr
+    for name, option in targets.items():
+        written = (logs / name).read_bytes()
+        if not written.startswith(b"x,y,distance,"):  # the mark of a matrix as CSV is its header
+            (logs / name).write_bytes(written.replace(b"somcot", b"others"))
+            keeps(name)
+        (logs / name).write_bytes(written)
+        _follows_no_link(arguments, name, option, command, logs)
+
+
+@pytest.mark.parametrize("arguments", READ_FIRST, ids=lambda value: f"{value[0]} {value[-2]}")
+def test_what_is_resumed_must_be_of_somcot(arguments: list[str], command: Command, logs: Path) -> None:
+    """A file that cannot be resumed is kept, with --force too, since it may be a checkpoint of another program."""
+    out = logs / arguments[-1]
+    for _ in range(2):
+        assert command(*arguments, cwd=logs).returncode == 0
+    _follows_no_link(arguments, out.name, arguments[-2], command, logs)
+    out.write_text("my thesis")
+    for more in ([], ["--force"]):
+        refused(command(*arguments, *more, cwd=logs), f"{out.name}: not a somcot checkpoint; name another file")
+        assert out.read_text() == "my thesis"
+
+
+def _follows_no_link(arguments: list[str], name: str, option: str, command: Command, folder: Path) -> None:
+    out, kept = folder / name, folder / "kept"
+    out.rename(kept)
+    before = kept.read_bytes()
+    out.symlink_to("kept")
+    for more in ([], ["--force"]):
+        refused(command(*arguments, *more, cwd=folder), f"error: {option}: {name} is a symbolic link", "points to")
+    assert kept.read_bytes() == before
+    assert not list(folder.glob(".*"))
+    out.unlink()
+    kept.rename(out)
+
+
+def test_arrays_have_no_mark(command: Command, folder: Path) -> None:
+    for code in (0, 2):
+        assert command(*METRIC, "--out", "o.npy", cwd=folder).returncode == code
+    assert command(*METRIC, "--out", "o.npy", "--force", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["report.html", "may.csv"])
+def test_the_demo_keeps_the_files_of_others(name: str, command: Command, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    done = command("demo", "--out", ".", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"--out: {name} exists and has no mark of somcot" in done.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_report_and_figure_are_two_files(command: Command, folder: Path) -> None:
     (folder / "same.png").symlink_to("a.png")
     for html in ("a.png", "./a.png", "same.png"):
@@ -102,8 +194,8 @@ def test_a_full_disk_takes_neither_the_answer_nor_the_old_file(
 ) -> None:
     (folder / name).write_text("old")
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, *arguments, name, *more], capture_output=True, text=True, cwd=folder,
-        check=False,
+        [sys.executable, "-c", FULL_DISK, *arguments, name, "--force", *more],
+        capture_output=True, text=True, cwd=folder, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (

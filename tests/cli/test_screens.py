@@ -77,7 +77,8 @@ def test_wide_terminals_show_tables_side_by_side(recorded: ShownResult) -> None:
 def test_notes_are_said_once_of_both_the_most_important_first(recorded: ShownResult) -> None:
     text = shown(recorded, 120)
     notes = [line.rstrip() for line in text.splitlines() if line.startswith("- ")]
-    assert [notes[0][:15], notes[-1]] == ["- steps overlap", "- may.csv and june.csv: 1 trace(s) have no event [empty-traces]"]
+    assert notes[0].startswith("- steps overlap")
+    assert notes[-1] == "- may.csv and june.csv: 1 trace has no event [empty-traces]"
 
 
 def test_known_chains_are_proved_and_nothing_of_them_is_chance() -> None:

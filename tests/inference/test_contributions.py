@@ -45,6 +45,14 @@ def test_pairs_make_up_the_distance_of_the_chains() -> None:
     assert sum(p.amount for p in data.contributions(100).pairs) == pytest.approx(data.plugin)
 
 
+@pytest.mark.parametrize(("change", "seed"), [(0.3, 3), (0.6, 1)])  # some pairs are just significant
+def test_marks_do_not_depend_on_the_number_of_rows(change: float, seed: int) -> None:
+    result = estimate(change, seed, 40)
+    all_marks = [pair.marked for pair in result.contributions(100).pairs]
+    for n in (1, 2, 5):
+        assert [pair.marked for pair in result.contributions(n).pairs] == all_marks[:n]
+
+
 def test_transitions_make_up_a_small_distance() -> None:
     x, y = chains(0.02)
     found = somcot.distance(x, y, LABELS, discount=0.9)

@@ -69,6 +69,26 @@ def test_stops_early_when_the_answer_is_clear_and_says_so() -> None:
     assert len(repr(clear)) < 120
 
 
+@pytest.mark.parametrize("seed", [0, 3, None])
+def test_distance_and_tests_with_and_without_a_margin_draw_alike(seed: int | None) -> None:
+    """One seed, one answer: the three resample in the same way, also from a generator in the same state."""
+    x, y = (somcot.random_walk(4, stay=stay).sample(40, 30, rng=k) for k, stay in enumerate((0.3, 0.4)))
+    for rng in (lambda: seed, lambda: np.random.default_rng(seed or 0)):
+        result = somcot.distance(x, y, "labels", discount=0.9, confidence=0.9, rng=rng())
+        plain = somcot.same_process(x, y, "labels", discount=0.9, rng=rng())
+        decided = somcot.same_process(x, y, "labels", discount=0.9, margin=0.3, rng=rng())
+        assert decided.distance is not None
+        assert result.confidence_interval is not None
+        assert decided.distance.confidence_interval is not None
+        assert decided.distance.distance == result.distance
+        assert decided.distance.confidence_interval.low == result.confidence_interval.low
+        # The upper end for a claim of equality is never lower; see docs/gate.md.
+        assert decided.distance.confidence_interval.high >= result.confidence_interval.high
+        assert result.estimate is not None
+        assert decided.pvalue == plain.pvalue == result.estimate.pvalue
+        assert decided.n_permutations == plain.n_permutations
+
+
 def test_states_need_not_agree() -> None:
     a = Samples.from_trajectories([["a", "b", "a", "b"]] * 10 + [["b", "b", "a"]] * 5)
     b = Samples.from_trajectories([["c", "a", "b", "c"]] * 10 + [["b", "a", "a"]] * 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -11,8 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from somcot.plumbing.files import BusyError, exclusive, replacing, write_bytes
+from somcot.plumbing.files import (
+    FIGURE_MARKS,
+    BusyError,
+    check_replaceable,
+    check_target,
+    exclusive,
+    replacing,
+    write_bytes,
+)
 
 KILLED = """
 import os, signal, sys
@@ -89,12 +99,66 @@ def test_the_mode_is_that_of_the_umask_or_of_the_old_file(tmp_path: Path, umask:
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o604
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """Neither as the target, nor as its lock, nor as a leftover; links to folders are."""
     (tmp_path / "x").write_bytes(b"old")
-    (tmp_path / "link").symlink_to("x")
-    write_bytes(tmp_path / "link", b"new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "x").read_bytes() == b"new"
+    for name in ("link", "dangling"):
+        (tmp_path / name).symlink_to("x" if name == "link" else "nothing")
+        with pytest.raises(OSError, match="symbolic link") as caught:
+            write_bytes(tmp_path / name, b"new")
+        assert (caught.value.errno, caught.value.filename) == (errno.ELOOP, str(tmp_path / name))
+        with pytest.raises(ValueError, match=r"^checkpoint: .*symbolic link"):
+            check_target("checkpoint", tmp_path / name)
+    with exclusive(tmp_path / "y"):
+        (lock,) = tmp_path.glob(".y.*")
+    lock.symlink_to("x")
+    with pytest.raises(OSError, match="symbolic link"), exclusive(tmp_path / "y"):
+        pass
+    part = lock.with_name(lock.name.removesuffix("lock") + "0.part")
+    part.symlink_to("x")
+    write_bytes(tmp_path / "y", b"new")
+    assert part.is_symlink()
+    assert (tmp_path / "x").read_bytes() == b"old"
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "elsewhere").symlink_to("folder")
+    write_bytes(tmp_path / "elsewhere" / ".." / "elsewhere" / "z", b"new")
+    assert (tmp_path / "folder" / "z").read_bytes() == b"new"
+
+
+def test_a_link_made_meanwhile_is_replaced(tmp_path: Path) -> None:
+    """Between the look and the move: the link itself goes, and what it points to stays."""
+    (tmp_path / "x").write_bytes(b"old")
+    with replacing(tmp_path / "y") as stream:
+        stream.write(b"new")
+        (tmp_path / "y").symlink_to("x")
+    assert ((tmp_path / "x").read_bytes(), (tmp_path / "y").read_bytes()) == (b"old", b"new")
+    assert not (tmp_path / "y").is_symlink()
+
+
+def test_what_may_be_replaced(tmp_path: Path) -> None:
+    """What is not there, is empty, is no file, or carries the mark."""
+    path = tmp_path / "x"
+    for target in (path, os.devnull, "/dev/stdout", "/dev/fd/1"):
+        check_replaceable("--out", target)
+    for content in (b"", b'{"somcot": 1}', b"# HELP somcot_events"):
+        path.write_bytes(content)
+        check_replaceable("--out", path)
+    for content in (b" ", b"somcot", b"# somcot\n", b"<!DOCTYPE html><html><head><title>about somcot", b"a,b\n"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"^--out: .* pass --force"):
+            check_replaceable("--out", path)
+        check_replaceable("--out", path, force=True)
+
+
+@pytest.mark.parametrize("kind", FIGURE_MARKS)
+def test_figures_carry_the_mark(kind: str, tmp_path: Path) -> None:
+    figure = Figure(figsize=(1, 1))
+    figure.savefig(tmp_path / "x", format=kind, **FIGURE_MARKS[kind])
+    check_replaceable("--plot", tmp_path / "x")
+    figure.savefig(tmp_path / "x", format=kind)
+    with pytest.raises(ValueError, match="no mark"):
+        check_replaceable("--plot", tmp_path / "x")
 
 
 def test_devices_are_written_to_directly(tmp_path: Path) -> None:

@@ -134,6 +134,16 @@ def test_a_note_is_a_text_that_keeps_its_code() -> None:
     assert note.within("") is note
 
 
+@pytest.mark.parametrize(
+    ("n", "text"), [(1, "1 state entered but never left is"), (2, "2 states entered but never left are")]
+)
+def test_singular_and_plural(n: int, text: str) -> None:
+    # Labels are no part of the sentence.
+    note = Note("never-left", "x", n=n, states="'item(s)', '(is|are)'")
+    assert note.startswith(f"x: {text} taken as absorbing: 'item(s)', '(is|are)';")
+    assert "(s)" not in pattern("never-left")
+
+
 def test_labels_that_look_like_markers_stay() -> None:
     note = Note("never-left", n=1, states="'[[tidy=True]] {n}'")
     assert "'[[tidy=True]] {n}'" in note.worded(spelled)
@@ -155,14 +165,14 @@ def test_the_most_important_comes_first_and_plain_text_last() -> None:
 def test_what_holds_for_both_is_said_of_both_and_shares_are_joined() -> None:
     names = {"x": "May", "y": "June"}
     both = [Note("empty-traces", side, n=2) for side in "xy"]
-    assert arranged(both, names) == ["May and June: 2 trace(s) have no event"]
+    assert arranged(both, names) == ["May and June: 2 traces have no event"]
     apart = [Note("empty-traces", side, n=n) for n, side in enumerate("xy")]
     assert len(arranged(apart, names)) == 2
     shares = [Note("single-rows", "x", share=Share(3, 9)), Note("single-rows", "y", share=Share(1200, 1300))]
     (text,) = arranged(shares, names)
     assert text.startswith("May: 3 of 9 (June: 1,200 of 1,300) sequences")
     many = arranged(Note("empty-traces", f"w{k}", n=1) for k in range(5))
-    assert many == ["w0, w1, w2 and 2 more: 1 trace(s) have no event"]
+    assert many == ["w0, w1, w2 and 2 more: 1 trace has no event"]
 
 
 def test_collected_takes_notes_and_leaves_others() -> None:
@@ -191,8 +201,9 @@ def test_explain_explains_one_and_lists_all() -> None:
     assert one.exit_code == 0
     assert "--tidy" in one.stdout
     assert CATALOGUE["spellings"].explained in " ".join(one.stdout.split())
-    listed = run.invoke(app, ["explain"]).stdout.split()
-    assert set(CATALOGUE) <= set(listed)
+    listed = run.invoke(app, ["explain"]).stdout
+    for code in CATALOGUE:
+        assert f"\n  {code}: " in listed, "each with the beginning of its text"
 
 
 def test_explain_of_an_unknown_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,19 @@ def test_a_mapping_and_the_nested_one_of_torchrl() -> None:
     same(from_replay_buffer({"observation": both[0][..., None], "action": both[1], "next": later}), expected(ONE, TWO))
 
 
+def test_ends_are_flags_of_either_kind_and_missing_ones_are_noted() -> None:
+    s, a, r, t, ended, cut = columns(ONE)
+    steps = {"observations": s, "actions": a, "rewards": r, "next_observations": t}
+    same(from_replay_buffer({**steps, "dones": ended | cut, "timeouts": cut}), expected(ONE))
+    terminal = [(*step[:4], step[4] or step[5], False) for step in ONE]
+    same(from_replay_buffer({**steps, "dones": (ended | cut)[:, None]}), expected(terminal))
+    with noted("ends-not-stored", about="buffer"):
+        found = from_replay_buffer(steps)
+    assert "terminated" not in found.states
+    with pytest.raises(ValueError, match="buffer: it has 4 terminated and 5 rewards"):
+        from_replay_buffer({**steps, "terminals": ended[1:]})
+
+
 def test_minari_episodes() -> None:
     episodes = [
         SimpleNamespace(observations=np.array([0, 1, 2]), actions=np.array([1, 1]), rewards=np.array([0.0, 1.0]),
@@ -144,12 +157,14 @@ def test_states_are_what_encode_makes_of_observations() -> None:
         ({"obs": [1, 1], "next_obs": [1, 1]}, "states: all transitions are in the one state"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:buffer. found no flags")
 def test_bad_buffers(change: dict[str, Any], message: str) -> None:
     steps = {"obs": [0, 1], "action": [0, 1], "reward": [0.0, 1.0], "next_obs": [1, 0], **change}
     with pytest.raises(ValueError, match=message):
         from_replay_buffer({name: np.array(part) for name, part in steps.items() if part is not None})
 
 
+@pytest.mark.filterwarnings("ignore:buffer. found no flags")
 def test_something_else() -> None:
     for buffer in (3, SimpleNamespace()):
         with pytest.raises(TypeError, match="buffer: found"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from somcot import costs
 from somcot.cells import COSTS, Cells
-from somcot.cli.inputs import NamedProcess, match_labels, read_processes, read_two_groups
+from somcot.cli.inputs import NamedProcess, csv_label, full_label, match_labels, read_processes, read_two_groups
 from somcot.cli.options import Reading, VectorOptions, flag
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.notes import Note
@@ -292,8 +292,8 @@ def _places(path: Path, what: str, labels: list[str], states: Sequence[Hashable]
         name = next(text for k, text in enumerate(labels) if place[text.strip()] != k).strip()
         raise ValueError(f"{path}: two {what}s are called {name!r}; leave one out or rename it")
     # As in the files that this library writes.
-    names = [", ".join(map(str, s)) if isinstance(s, tuple) else str(s) for s in states]
-    missing = [name for name in names if name not in place]
+    names = [name if (name := full_label(state)) in place else csv_label(state) for state in states]
+    missing = [full_label(state) for state, name in zip(states, names, strict=True) if name not in place]
     if missing:
         raise ValueError(f"{path}: no {what} for state(s) {listing(missing)}; add them")
     return [place[name] for name in names]

@@ -21,6 +21,7 @@ from somcot.cli.options import (
     Cost,
     FileA,
     FileOrGroup,
+    Force,
     Groups,
     Json,
     OutputOptions,
@@ -111,6 +112,7 @@ def same_process(
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="With --margin: write a summary in Markdown.")
     ] = None,
+    force: Force = False,
     reading: Reading,
 ) -> int:
     """Test whether two recordings come from the same process, or differ by less than a margin."""
@@ -130,7 +132,7 @@ def same_process(
     for option, path in files.items():
         if path is not None and margin is None:
             raise ValueError(f"{option}: a verdict needs a margin; pass --margin D too, such as --margin 0.05")
-    check_targets(files, (a, *([b] if b else []), cost))
+    check_targets(files, (a, *([b] if b else []), cost), force=force)
     strata = grouping.arguments(vectors.wanted)
     with caught() as messages:
         x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
@@ -205,6 +207,8 @@ def _verdict(outcome: SameProcessResult) -> dict[str, Any]:
         "sequences_needed": outcome.sequences_needed,
         "distance": result.distance,
         "confidence_interval": result.confidence_interval._asdict(),
+        "active_share": result.active_share,
+        "before_end": None if result.before_end is None else result.before_end._asdict(),
         "mix": mix,
         "contributions": [share._asdict() for share in shares],
     }
@@ -235,7 +239,7 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
     from somcot.plumbing.text import shown_pvalue
-    from somcot.report.sentences import mix_in_words
+    from somcot.report.sentences import before_end_in_words, mix_in_words
 
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
     low, high, level = content["confidence_interval"].values()
@@ -246,6 +250,8 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("margin", f"{content['margin']:g} (p = {shown_pvalue(content['equivalence_pvalue'])} for a larger distance)"),
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
+    if content.get("before_end") is not None:
+        rows.insert(3, ("before the end", before_end_in_words(content["before_end"], content["active_share"])))
     if content["mix"] is not None:
         rows.append(("strata", mix_in_words(content["distance"], content["mix"])))
     text = [f"### {mark} {content['verdict'].capitalize()}", "", content["meaning"], ""]
@@ -260,7 +266,7 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ]
     if content["warnings"]:
         text += ["", *(f"- {_cell(str(note))}" for note in content["warnings"])]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, "", "<!-- somcot -->", ""])
 
 
 def _size(facts: Mapping[str, Any]) -> str:
@@ -298,7 +304,7 @@ def _cell(text: str) -> str:
 def sample_size(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A pilot recording.")],
     *,
-    effect: Annotated[float, typer.Option(metavar="D", help="Distance that the test shall find.")],
+    effect: Annotated[float, typer.Option(metavar="D", help="Distance the test should detect.")],
     power: Annotated[float, typer.Option(metavar="P", help="Probability of finding it.")] = 0.8,
     confidence: Annotated[float, typer.Option(metavar="LEVEL", help="One minus the level of the test.")] = 0.95,
     kind: Annotated[
@@ -371,6 +377,7 @@ def baseline(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column to keep with each sequence, for --strata; may be repeated."),
     ] = None,
+    force: Force = False,
     json: Json = False,
     reading: Reading,
 ) -> int:
@@ -384,7 +391,7 @@ def baseline(
 
     if out.suffix.lower() != ".somcot":
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .somcot")
-    check_targets({"--out": out}, files)
+    check_targets({"--out": out}, files, force=force)
     with caught() as messages:
         processes = read_processes(files, reading, attributes=attribute or ())
         parts = []

@@ -23,6 +23,7 @@ from somcot.cli.options import (
     FileA,
     FileB,
     FileOrGroup,
+    Force,
     Groups,
     Json,
     Method,
@@ -33,6 +34,7 @@ from somcot.cli.options import (
     Yes,
     spelled,
 )
+from somcot.plumbing.text import label_text
 
 __all__ = ["distance", "info", "metric"]
 
@@ -106,7 +108,7 @@ def distance(
     answer = ShownResult(
         result, pair.x, pair.y, np.asarray(pair.cost), pair.cost_name, seed, messages, command_line(),
         # One column provides a noun for the sentences, such as "page"; several do not.
-        state_name=reading.state[0] if reading.state is not None and len(reading.state) == 1 else None,
+        state_name=label_text(reading.state[0]) if reading.state is not None and len(reading.state) == 1 else None,
     )  # fmt: skip
 
     def show() -> None:
@@ -153,6 +155,7 @@ def metric(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the full matrix: CSV with labels, or NPY.")
     ] = None,
+    force: Force = False,
     yes: Yes = False,
     reading: Reading,
 ) -> int:
@@ -176,7 +179,7 @@ def metric(
     clock.check()
     if out is not None and out.suffix.lower() not in (".csv", ".npy"):
         raise ValueError(f"--out: found {str(out)!r}, expected a file ending in .csv or .npy")
-    check_targets({"--out": out}, (a, b, cost))
+    check_targets({"--out": out}, (a, b, cost), force=force)
     with caught() as messages:
         x, y, table, _, _ = read_pair(a, b, reading, cost, VectorOptions())
         settled = clock.settled(x, y).arguments()

@@ -33,6 +33,7 @@ __all__ = [
     "confirm",
     "confirm_forecast",
     "confirm_pair",
+    "csv_label",
     "duration",
     "estimate_size",
     "full_label",
@@ -365,6 +366,24 @@ def full_label(label: Hashable) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
+def csv_label(label: Hashable) -> str:
+    """A label for a CSV file: with an apostrophe in front where a spreadsheet would run it as a formula.
+
+    Examples
+    --------
+    >>> csv_label("=1+1"), csv_label(-1), csv_label("home")
+    ("'=1+1", '-1', 'home')
+    """
+    text = full_label(label)
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 # --- Before the computation: a forecast of time and memory, and a suggested discount.
 
 _SWEEPS = 6
@@ -446,6 +465,8 @@ def _is_terminal() -> bool:
 def suggested_discount(processes: Sequence[NamedProcess]) -> float:
     """The discount whose horizon 1 / (1 - discount) is the mean length of a sequence; a note reports it.
 
+    A baseline alone decides: what it is compared with must not change the measure.
+
     Examples
     --------
     >>> import somcot, warnings
@@ -454,7 +475,8 @@ def suggested_discount(processes: Sequence[NamedProcess]) -> float:
     ...     suggested_discount([NamedProcess("a.csv", somcot.random_walk(3).sample(10, 8, rng=0))])
     0.88
     """
-    recorded = [p.value for p in processes if not isinstance(p.value, MarkovChain) and p.value.n_episodes]
+    baselines = [p for p in processes if p.name.lower().endswith(".somcot")][:1]
+    recorded = [p.value for p in baselines or processes if not isinstance(p.value, MarkovChain) and p.value.n_episodes]
     if not recorded:
         raise ValueError(
             "--discount: missing, and there are no sequences whose length could suggest a value; 1 / (1 - discount) is "
@@ -463,7 +485,8 @@ def suggested_discount(processes: Sequence[NamedProcess]) -> float:
     mean = sum(r.n_transitions for r in recorded) / sum(r.n_episodes for r in recorded)
     # Two digits of 1 - discount: more would suggest a precision that the choice does not have.
     discount = round(1.0 - float(f"{1.0 / min(max(mean, _FEW), _MANY):.2g}"), 4)
-    warn(Note("discount-chosen", discount=discount, steps=_rounded(mean)), DataWarning)
+    of = f" of {baselines[0].name}" if baselines else ""
+    warn(Note("discount-chosen", discount=discount, steps=_rounded(mean), of=of), DataWarning)
     return discount
 
 

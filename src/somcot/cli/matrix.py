@@ -21,6 +21,7 @@ from somcot.cli.options import (
     By,
     ClockOptions,
     Cost,
+    Force,
     Json,
     Method,
     OutputOptions,
@@ -72,6 +73,7 @@ def matrix(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save finished pairs here; the same command resumes.")
     ] = None,
+    force: Force = False,
     workers: Annotated[int, typer.Option(min=0, metavar="N", help="Number of worker processes (needs dask).")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if any pair fails.")] = False,
     yes: StartAtOnce = False,
@@ -91,7 +93,7 @@ def matrix(
         if path.suffix not in ENDINGS:
             raise ValueError(f"--out: found {str(path)!r}, expected a file ending in {', '.join(ENDINGS)}")
     targets: dict[str, Path | None] = {f"--out {path}": path for path in paths}
-    check_targets(targets | {"--checkpoint": checkpoint}, (*files, cost))
+    check_targets(targets | {"--checkpoint": checkpoint}, (*files, cost), force=force)
     clock.check()
     vectors.check()
     if vectors.wanted and by is not None:
@@ -334,7 +336,7 @@ def _numbers(table: Floats) -> list[list[float | None]]:
 def _write(
     path: Path, distances: DistanceMatrix, content: dict[str, object], notes: Sequence[str], command: str
 ) -> None:
-    from somcot.cli.inputs import full_label
+    from somcot.cli.inputs import csv_label, full_label
     from somcot.cli.output import plain
     from somcot.plumbing.files import write_bytes
     from somcot.report.many_facts import write_matrix
@@ -344,8 +346,8 @@ def _write(
     elif path.suffix == ".json":
         write_bytes(path, json_text.dumps(plain(content | {"files": [str(path)]}), allow_nan=False).encode())
     else:
-        rows = [row | {"x": full_label(row["x"]), "y": full_label(row["y"])} for row in distances.rows()]
-        write_bytes(path, _csv(rows) if path.suffix == ".csv" else _parquet(rows))
+        shown, encoded = (csv_label, _csv) if path.suffix == ".csv" else (full_label, _parquet)
+        write_bytes(path, encoded([row | {"x": shown(row["x"]), "y": shown(row["y"])} for row in distances.rows()]))
 
 
 def _csv(rows: list[dict[str, Any]]) -> bytes:
@@ -369,7 +371,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     kinds = {"x": pa.string(), "y": pa.string(), "status": pa.string()}
     columns = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.float64())) for name in rows[0]}
     sink = io.BytesIO()
-    parquet.write_table(pa.table(columns), sink)
+    parquet.write_table(pa.table(columns).replace_schema_metadata({"written by": "somcot"}), sink)
     return sink.getvalue()
 
 
@@ -468,15 +470,11 @@ def draw(outcome: Any, path: Path, width: float = 6.0) -> None:
     """Write the plot of a record."""
     import matplotlib.pyplot as plt
 
-    from somcot.plumbing.files import write_bytes
+    from somcot.cli.output import save_figure
 
     picture, ax = plt.subplots(figsize=(width, 4.2), layout="constrained")
     outcome.plot(ax)
-    # Drawn in memory, so that an interruption leaves no partial file.
-    sink = io.BytesIO()
-    picture.savefig(sink, format=path.suffix[1:].lower(), dpi=150)
-    plt.close(picture)
-    write_bytes(path, sink.getvalue())
+    save_figure(picture, path, dpi=150)
 
 
 def _drift_json(outcome: Drift, by: str, cost: str, seed: int, notes: Sequence[str]) -> dict[str, object]:

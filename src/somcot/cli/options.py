@@ -33,6 +33,7 @@ __all__ = [
     "FileA",
     "FileB",
     "FileOrGroup",
+    "Force",
     "Groups",
     "Json",
     "Method",
@@ -394,6 +395,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before runs over 1 
 StartAtOnce = Annotated[bool, typer.Option("--yes", help="Do not ask before runs over 5 min.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a panel.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace output files that somcot did not write.")]
 
 Method = Annotated[str, one_of(METHODS, "{}; auto chooses by the data.")]
 
@@ -455,16 +457,14 @@ class VectorOptions:
         typer.Option(
             "--cells",
             metavar="auto|N",
-            help="States are numeric vectors, to be discretised: --state x,y --cells auto. --cost is then euclidean or "
-            "sqeuclidean.",
+            help="Discretise states that are vectors: --state x,y --cells auto. --cost is euclidean or sqeuclidean.",
         ),
     ] = None
     scale: Annotated[
         str | None,
         typer.Option(
             metavar="std|NUMBER,...",
-            help="With --cells: divisors of the coordinates. std, their standard deviations, by default; 1 leaves "
-            "them unscaled.",
+            help="With --cells: divisors of the coordinates; std, standard deviations, by default; 1 does not scale.",
         ),
     ] = None
     period: Annotated[
@@ -491,6 +491,7 @@ class OutputOptions:
     json: Json = False
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report, one HTML file.")] = None
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a figure: PNG, SVG or PDF.")] = None
+    force: Force = False
 
     def check(self, *inputs: str) -> None:
         """Check before the computation that the files can be written and are not inputs."""
@@ -500,7 +501,7 @@ class OutputOptions:
             raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
         from somcot.cli.output import check_targets
 
-        check_targets({"--html": self.html, "--plot": self.plot}, inputs)
+        check_targets({"--html": self.html, "--plot": self.plot}, inputs, force=self.force)
 
 
 def can_draw() -> bool:
@@ -511,8 +512,7 @@ def can_draw() -> bool:
 def expanded(function: Callable[..., int]) -> Callable[..., int]:
     """The command with records of options expanded: each record parameter becomes one option per field.
 
-    typer reads only the signature and the annotations, so nothing else has to change. The options take the position of
-    the record.
+    typer reads only the signature and the annotations. The options take the position of the record.
     """
     hints = get_type_hints(function, include_extras=True)
     records = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}

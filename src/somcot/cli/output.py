@@ -23,10 +23,10 @@ import somcot
 from somcot import report
 from somcot.cells import Continuous, ShiftCheck
 from somcot.chains import MarkovChain
-from somcot.cli.inputs import NamedProcess, full_label
+from somcot.cli.inputs import NamedProcess, csv_label
 from somcot.cli.options import spelled
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.files import write_bytes
+from somcot.plumbing.files import FIGURE_MARKS, check_replaceable, write_bytes
 from somcot.plumbing.notes import Note, arranged, codes, collected, restored
 from somcot.plumbing.text import label_text
 from somcot.recorded.counts import Counts
@@ -49,6 +49,7 @@ __all__ = [
     "plain",
     "print_json",
     "process_facts",
+    "save_figure",
     "save_matrix",
     "to_json",
     "write_files",
@@ -71,13 +72,14 @@ def for_terminal(notes: Iterable[str], names: Mapping[str, str] | None = None) -
 
 def _as_line(note: str) -> str:
     # On one line, because labels may contain line breaks and control characters that would break the screen.
-    line = label_text(" ".join(note.split()), 2000)
+    line = label_text(" ".join(note.split()), _LONG)
     # JSON needs the code and the values of a note besides its text.
     return restored(line, note.code, note.about, note.values) if isinstance(note, Note) else line
 
 
 # --- Results as plain data.
 
+_LONG = 2000  # characters of a line
 _MATCHES = 50
 _SHARES = 20
 _CHANGES = 50
@@ -162,11 +164,16 @@ def names_of(x: NamedProcess, y: NamedProcess) -> tuple[str, str]:
     >>> names_of(NamedProcess("may.csv", chain), NamedProcess("may.csv", chain))
     ('may.csv (1)', 'may.csv (2)')
     """
-    short, full = (Path(x.name).name, Path(y.name).name), (x.name, y.name)
+    # Names of files, too, may contain what a terminal would obey.
+    short, full = ((label_text(name(x), _LONG), label_text(name(y), _LONG)) for name in (_file_name, lambda p: p.name))
     for first, second in (short, full):
         if first != second:
             return first, second
     return f"{short[0]} (1)", f"{short[1]} (2)"
+
+
+def _file_name(process: NamedProcess) -> str:
+    return Path(process.name).name
 
 
 def notes_of(notes: Iterable[str], x: NamedProcess, y: NamedProcess) -> list[str]:
@@ -325,8 +332,8 @@ def command_line() -> str:
 # --- Files: report, figure, matrix.
 
 
-def check_targets(targets: dict[str, Path | None], inputs: Iterable[str]) -> None:
-    """Refuse, before a long computation, output files that cannot be written or that are inputs.
+def check_targets(targets: dict[str, Path | None], inputs: Iterable[str], *, force: bool = False) -> None:
+    """Refuse, before a long computation, output files that cannot be written, are inputs, or are somebody else's.
 
     Parameters
     ----------
@@ -334,6 +341,8 @@ def check_targets(targets: dict[str, Path | None], inputs: Iterable[str]) -> Non
         Where to write; None for options that are not used.
     inputs : iterable of str
         Names of the inputs; names that are not files are ignored.
+    force : bool
+        Whether to replace files that somcot did not write.
     """
     outputs = {option: path for option, path in targets.items() if path is not None}
     for option, path in outputs.items():
@@ -344,6 +353,8 @@ def check_targets(targets: dict[str, Path | None], inputs: Iterable[str]) -> Non
         for other in outputs:
             if other != option and _same_file(path, outputs[other]):
                 raise ValueError(f"{option}: {path} is also the file of {other}; name two files")
+        # What a command resumes is read before it is replaced, and refused then if it is something else.
+        check_replaceable(option.partition(" ")[0], path, force=force or option in ("--checkpoint", "--state-file"))
 
 
 def _same_file(a: Path, b: Path) -> bool:
@@ -381,25 +392,27 @@ def write_files(
         )  # fmt: skip
         answer.files["report"] = str(html)
     if plot is not None:
-        write_bytes(plot, _drawn(answer, plot.suffix.lower().removeprefix("."), draw))
+        import matplotlib as mpl
+
+        # No window system is needed, and there may be none.
+        mpl.use("Agg")
+        from somcot import plots
+
+        drawn = getattr(plots, draw)(answer.result, names=answer.names)
+        save_figure(getattr(drawn, "figure", drawn), plot, dpi=110)  # of axes, or the figure itself
         answer.files["figure"] = str(plot)
 
 
-def _drawn(answer: ShownResult, kind: str, draw: str) -> bytes:
-    import matplotlib as mpl
-
-    # No window system is needed, and there may be none.
-    mpl.use("Agg")
+def save_figure(figure: Any, path: Path, dpi: int) -> None:
+    """Write a figure and close it."""
     import matplotlib.pyplot as plt
 
-    from somcot import plots
-
-    drawn = getattr(plots, draw)(answer.result, names=answer.names)
-    figure = getattr(drawn, "figure", drawn)  # of axes, or the figure itself
+    kind = path.suffix.lower().removeprefix(".")
+    # Drawn in memory, so that an interruption leaves no partial file.
     content = io.BytesIO()
-    figure.savefig(content, dpi=110, format=kind)
+    figure.savefig(content, dpi=dpi, format=kind, **FIGURE_MARKS[kind])
     plt.close(figure)
-    return content.getvalue()
+    write_bytes(path, content.getvalue())
 
 
 def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) -> None:
@@ -412,10 +425,11 @@ def save_matrix(path: Path, values: Floats, x: NamedProcess, y: NamedProcess) ->
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(["", *map(full_label, y.value.states)])
+    # The corner tells later runs that this file may be replaced.
+    writer.writerow(["somcot metric", *map(csv_label, y.value.states)])
     for label, row in zip(x.value.states, values.tolist(), strict=True):
         # `repr` writes as many digits as are needed to read the same number again.
-        writer.writerow([full_label(label), *map(repr, row)])
+        writer.writerow([csv_label(label), *map(repr, row)])
     try:
         content = text.getvalue().encode("utf-8")
     except UnicodeEncodeError as error:

@@ -204,25 +204,31 @@ def show_files(console: Console, answer: ShownResult) -> None:
 def show_test(console: Console, content: dict[str, Any], names: tuple[str, str]) -> None:
     """The result of the same-process test, and the verdict if there is a margin."""
     from somcot.inference.permutation import verdict
-    from somcot.report.sentences import mix_in_words
+    from somcot.report.sentences import before_end_in_words, mix_in_words
 
     p, n, early = content["pvalue"], content["n_permutations"], content["stopped_early"]
     decided = "verdict" in content
-    facts = [Fact("pvalue", "p-value", f"{p:.3g}{' for no difference' if decided else ''}", strong=p <= 0.05)]
+    facts = [Fact("pvalue", "p of 'no difference'" if decided else "p-value", f"{p:.3g}", strong=p <= 0.05)]
     if decided:
-        within = f"{shown_pvalue(content['equivalence_pvalue'])} for a distance of {content['margin']:g} or more"
-        facts.append(Fact("within", "", within, strong=content["verdict"] == "equivalent"))
-        facts.append(Fact("distance", "distance", f"{content['distance']:.4g}"))
+        within, equal = f"p of 'at least {content['margin']:g}'", content["verdict"] == "equivalent"
+        facts.append(Fact("within", within, shown_pvalue(content["equivalence_pvalue"]), strong=equal))
+        refers = "" if content["before_end"] is None else ", which is what the margin refers to"
+        facts.append(Fact("distance", "distance", f"{content['distance']:.4f}{refers}"))
+        if content["before_end"] is not None:
+            text = before_end_in_words(content["before_end"], content["active_share"])
+            facts.append(Fact("before_end", "before the end", text))
         if content["mix"] is not None:
             facts.append(Fact("mix", "strata", mix_in_words(content["distance"], content["mix"])))
     else:
-        facts.append(Fact("distance", "distance", f"{content['statistic']:.6g} between the estimated chains"))
+        text = f"{content['statistic']:.6g} between the estimated chains; `somcot distance` corrects it for bias"
+        facts.append(Fact("distance", "before correction", text))
     # Within two standard errors of a simulated p-value, the decision at 0.05 may be due to chance.
     if not early and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
         more = f"too close to 0.05 for {n:,} permutations; use --permutations {10 * n + 9}"
         facts.append(Fact("near", "", more))
     enough = "; more could not change the conclusion" if early else ""
     facts.append(Fact("compared", "permutations", f"{n:,}{enough}"))
+    facts.append(Fact("clock", "clock", f"discount {content['discount']:g}"))
     facts += [Fact(k, file_name(name, 24), _described(content[k])) for name, k in zip(names, "xy", strict=True)]
     items: list[Any] = [Lead(content["meaning"] if decided else verdict(p)), "", *facts]
     if decided and content["verdict"] == "changed" and content["contributions"]:
@@ -413,7 +419,8 @@ def show_selection(screen: Console, name: Hashable, selection: Selection, notes:
     """The candidates, the nearest first."""
     from somcot.many.drift import short
 
-    screen.print(Text(f"The candidate nearest to {name} is {selection.best}", style="bold"))
+    data, best = label_text(name, 4096), label_text(selection.best, 4096)
+    screen.print(Text(f"The candidate nearest to {data} is {best}", style="bold"))
     table = Grid(box=None, pad_edge=False)
     level = f"{100 * selection.confidence:g} % interval"
     for title, side in (("candidate", "left"), ("distance", "right"), (level, "left"), ("", "left")):

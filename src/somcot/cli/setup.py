@@ -17,8 +17,8 @@ import numpy as np
 import typer
 
 import somcot
-from somcot.cli.options import can_draw, spelled
-from somcot.plumbing.notes import CATALOGUE, HEADS, explained
+from somcot.cli.options import Force, can_draw, spelled
+from somcot.plumbing.notes import CATALOGUE, HEADS, explained, pattern
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,13 +39,14 @@ COLUMNS = f"--sequence session --time time --state page --end {CLOSED}"
 
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for report and figure.")] = Path("out"),
+    force: Force = False,
 ) -> int:
     """Run the bundled example from start to finish."""
     from rich.text import Text
 
     from somcot.cli import screens
     from somcot.cli.inputs import NamedProcess
-    from somcot.cli.output import ShownResult, caught, console, write_files
+    from somcot.cli.output import ShownResult, caught, check_targets, console, write_files
     from somcot.data import clickstream
     from somcot.plumbing.files import write_bytes
     from somcot.readers import from_table
@@ -55,12 +56,15 @@ def demo(
         "A web shop recorded its visitors' clicks in May and, after a redesign, in June.\n"
         "How much has their behaviour changed, and where?\n"
     )
-    out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{month}.csv" for month in ("may", "june")]
-    for path in files:
+    contents = {path: clickstream.path(path.stem).read_bytes() for path in files}
+    report, figure = out / "report.html", out / "demo.png" if can_draw() else None
+    copies = [path for path in files if not path.is_file() or path.read_bytes() != contents[path]]
+    check_targets({f"--out {path}": path for path in (*copies, report, figure)}, (), force=force)
+    out.mkdir(parents=True, exist_ok=True)
+    for path in copies:
         # Copied, so that users can open the files and repeat the command.
-        write_bytes(path, clickstream.path(path.stem).read_bytes())
-    report = out / "report.html"
+        write_bytes(path, contents[path])
     command = f"somcot distance {files[0]} {files[1]} \\\n    {COLUMNS} --discount {DISCOUNT:g} --html {report}"
     screen.print(Text(f"$ {command}", style="bold cyan"), soft_wrap=True)
     with caught() as messages:
@@ -72,7 +76,6 @@ def demo(
         result = somcot.distance(may.value, june.value, cost, discount=DISCOUNT, confidence=0.9, rng=0)
     truth = _truth()
     answer = ShownResult(result, may, june, cost, "labels", 0, messages, command, state_name="page")
-    figure = out / "demo.png" if can_draw() else None
     screens.show_distance(screen, answer, known=truth.distance)  # the answer first, as in `somcot distance`
     write_files(answer, report, figure, known=truth.distance, draw="difference")
     screens.show_files(screen, answer)
@@ -334,7 +337,9 @@ def explain(
         lines = []
         for severity, (title, _) in HEADS.items():
             lines.append(f"{title}:")
-            lines += [f"  {name}" for name in sorted(n for n, kind in CATALOGUE.items() if kind.severity is severity)]
+            names = sorted(n for n, kind in CATALOGUE.items() if kind.severity is severity)
+            texts = {name: textwrap.shorten(pattern(name, spelled), 100, placeholder=" ...") for name in names}
+            lines += [f"  {name}: {text}" for name, text in texts.items()]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import somcot
-from somcot.cli.options import ALARM, Cost, Reading, SuggestedDiscount, flag
+from somcot.cli.options import ALARM, Cost, Force, Reading, SuggestedDiscount, flag
 
 if TYPE_CHECKING:
     from somcot.live.alarm import Alarm, Check
@@ -29,8 +29,7 @@ _SHOWN = 0.5  # seconds between two status lines on a terminal
 _PAGE = 2.0  # seconds between two status pages
 _PIECES = 100  # points of the curve from a block
 _POINTS = 400  # of the evidence curve
-_STREAMED = {"sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing",
-             "time_format"}  # fmt: skip
+_STREAMED = ["sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing", "time_format"]
 _OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 
 
@@ -85,6 +84,7 @@ class WatchOptions:
         Path | None,
         typer.Option(metavar="FILE", help="Keep metrics in this file, in the text format of Prometheus."),
     ] = None
+    force: Force = False
 
 
 def watch(options: WatchOptions, reading: Reading) -> int:
@@ -103,7 +103,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
     if options.reference == "-":
         raise ValueError("--reference: standard input is for the stream; name a file")
     targets = {"--html": options.html, "--state-file": options.state_file, "--prometheus": options.prometheus}
-    check_targets(targets, (options.stream, options.reference, options.cost))
+    check_targets(targets, (options.stream, options.reference, options.cost), force=options.force)
     with _noted():
         monitor = _monitor(options, reading)
     if options.columns is not None and not all(name.strip() for name in options.columns.split(",")):
@@ -354,8 +354,7 @@ class _Watch:
             self._show()
         if (self.options.html is not None or self.options.prometheus is not None) and now - self.paged > _PAGE:
             self.paged = now
-            if self.options.html is not None:
-                self._page(refresh=5)
+            self._page(refresh=5)
             self._measure()
 
     def _next_line(self) -> int:
@@ -411,20 +410,16 @@ class _Watch:
         from somcot.cli.output import caught
         from somcot.report.many_facts import write_status
 
-        m = self.monitor
+        if self.options.html is None:
+            return
         facts = [(name, f"{n:,}") for name, n in self._losses() if n]
         with caught():
             size = self._size(0.9)
         try:
             write_status(
-                self.options.html or "",
-                m,
-                source=self.feed.name,
-                size=size,
-                curve=self.curve,
-                facts=facts,
+                self.options.html, self.monitor, source=self.feed.name, size=size, curve=self.curve, facts=facts,
                 refresh=refresh,
-            )
+            )  # fmt: skip
         except OSError as error:
             # Only the final page has to be written.
             if refresh is None:
@@ -445,7 +440,7 @@ class _Watch:
             ("alarms_total", "counter", "Alarms raised.", len(m.alarms)),
             ("alarm", "gauge", "1 after an alarm, until the present is accepted.", float(m.alarm is not None)),
             ("evidence_ratio", "gauge", "Evidence of a change, as a share of the threshold.", m.evidence),
-            ("open_sequences", "gauge", "Sequences that are open or wait for one.", m.n_open),
+            ("open_sequences", "gauge", "Sequences that are open, or wait for an earlier one to end.", m.n_open),
             ("new_labels", "gauge", "Labels that the reference does not have.", len(m.new_labels)),
             *((f"{name}_total", "counter", f"{text[:1].upper()}{text[1:]}.", n) for (text, n), name in zip(
                 self._losses(), ("broken_lines", "backward_events", "dropped_sequences"), strict=True)),
@@ -489,11 +484,11 @@ class _Watch:
                 _say(f"the process {m.notice}")
         for name, n in self._losses():
             if n:
-                _note(f"{n:,} {name}")
-        if self.options.html is not None:
-            self._page(refresh=None)
-        self._measure(final=True)
-        self._checkpoint(final=True)
+                _note(f"{n:,} {name.replace('s ', ' ', 1) if n == 1 else name}")
+        with contextlib.ExitStack() as last:  # each is tried even if another fails, the checkpoint first
+            last.callback(self._page, refresh=None)
+            last.callback(self._measure, final=True)
+            last.callback(self._checkpoint, final=True)
 
 
 def _in_words(size: Result) -> str:

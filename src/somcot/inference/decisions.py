@@ -12,6 +12,7 @@ of both sides are equal.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
@@ -57,13 +58,13 @@ def test_with_margin(
     x: Samples, y: Samples, cost: Any, *, discount: float, margin: float, rng: Any, **options: Any
 ) -> SameProcessResult:
     """`same_process` of two recordings with a verdict; see `somcot.same_process`."""
-    seed = int(check_rng(0 if rng is None else rng).integers(2**62))
     check_margin(margin, permutation.pooled_cost(cost, [x, y], x.counted.merge(y.counted)))
     table = costs.between(cost, x, y) if isinstance(cost, str) else cost
-    test = permutation.same_process(x, y, cost, discount=discount, rng=seed, **options)
+    # Both draw one number from `rng`, as `distance` and a test without a margin do: all permute and halve alike.
+    test = permutation.same_process(x, y, cost, discount=discount, rng=copy.deepcopy(rng), **options)
     shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
     with collected() as notes:  # most were issued by the test, or repeat the verdict
-        result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=seed, **shared)
+        result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=rng, **shared)
     for note in notes:
         if note.code not in _SAID:
             warn(note, DataWarning)

@@ -165,8 +165,8 @@ def _of_one_side(name: str, model: Model, about: Noted) -> Iterator[Note]:
     few = np.flatnonzero((occupancy > 0.01) & (visits < _FEW_VISITS) & estimated & (visits > 0))
     if len(few):
         few = few[np.argsort(-occupancy[few], kind="stable")]
-        numbers = [f"{visits[i]} transition(s) out of {model.chain.states[i]!r}" for i in few[:_LISTED]]
-        more = f" and few out of {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
+        numbers = [f"{model.chain.states[i]!r} ({visits[i]})" for i in few[:_LISTED]]
+        more = f" and {len(few) - _LISTED} more states" if len(few) > _LISTED else ""
         yield Note("few-visits", name, counts=f"{', '.join(numbers)}{more}", effect=narrow)
 
 

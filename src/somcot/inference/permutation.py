@@ -161,7 +161,7 @@ class SameProcessResult:
         figures = f"statistic {self.statistic:.4g}, {self.n_permutations} permutations{early}"
         if self.verdict is not None:
             p = shown_pvalue(self.equivalence_pvalue)
-            figures += f"; {self.verdict} at margin {self.margin:g}, p = {p} for a larger one"
+            figures += f"; {self.verdict} at margin {self.margin:g}, p-value {p} of a larger one"
         return f"p = {self.pvalue:.3g}, {conclusion}, {figures}"
 
 

@@ -43,6 +43,7 @@ __all__ = ["benjamini_hochberg", "contribution_inputs", "contributions", "rows_p
 
 _LEVEL = 0.05
 _PERMUTATIONS = 199
+_TESTED = 30  # largest pairs that are tested: each takes the solution of a linear system
 _LOW_END = 1.645  # standard errors, in addition to the bias, by which the plug-in must exceed 0 without a test
 
 
@@ -99,24 +100,26 @@ def _rows_differ(result: Result) -> bool:
 
 def _pairs(result: Result, makeup: ContributionInputs, n: int, apart: bool) -> tuple[PairShare, ...]:
     share = result.state_law * makeup.cost
-    order = np.argsort(-share.ravel(), kind="stable")[:n]
+    # The same pairs are tested whatever `n` is, so that a mark does not depend on how many rows are listed.
+    most = _TESTED if result.n_samples else share.size
+    order = np.argsort(-share.ravel(), kind="stable")[: max(n, most)]
     top = [(int(k) // share.shape[1], int(k) % share.shape[1]) for k in order if share.flat[k] > 0]
-    errors = _errors(result, makeup, top)
+    tested = apart and _above_noise(result)  # otherwise no part is significant, whatever its own error
+    errors = _errors(result, makeup, top if tested else top[:n])
     total = result.plugin or 0.0
     # The estimate is smaller than the plug-in, so its parts are tested after the same shrinkage.
     shrunk = result.distance / total if result.plugin is not None and total > 0.0 else 1.0
     marked = np.zeros(len(top), np.bool_)
-    # Without a significant difference, no part of it is significant, whatever its own error.
-    if apart and _above_noise(result):
-        pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top, errors, strict=True)]
-        # All positive pairs count as tests, not only those that are listed.
-        marked = benjamini_hochberg(np.array(pvalues), int((share > 0).sum()))
+    if tested:
+        pvalues = [_upper_tail(shrunk * share[k], e) for k, e in zip(top[:most], errors, strict=False)]
+        # All positive pairs count as tests, not only the largest.
+        marked[:most] = benjamini_hochberg(np.array(pvalues), int((share > 0).sum()))
     return tuple(
         PairShare(
             result.states_x[i], result.states_y[j], float(share[i, j]), float(error), bool(mark),
             float(result.state_law[i, j]), float(makeup.cost[i, j]),
         )
-        for (i, j), error, mark in zip(top, errors, marked, strict=True)
+        for (i, j), error, mark in zip(top[:n], errors[:n], marked[:n], strict=True)
     )  # fmt: skip
 
 

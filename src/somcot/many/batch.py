@@ -12,28 +12,25 @@ sets `status`; `many.work.single_pair` then solves it again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from somcot.chains import Support
 from somcot.compile.jit import kernel
-from somcot.many.small_solver import (
-    iterate_small,
-    mean_cost,
-    new_bases,
-    occupancy,
-    rows_of,
-    small_problem,
-    start_value,
-    unit_of,
-)
+from somcot.core.pairs import _close
+from somcot.core.transport import Bases, Rows, balance, kernel_entries, optimise
+from somcot.core.transport.wide_pairs import LAST, WIDE, optimise_wide
 from somcot.plumbing.arrays import Array, Codes, Floats, Ints
+from somcot.plumbing.linear_systems import _fixed_point, _flood, _krylov, _transpose
+
+if TYPE_CHECKING:
+    from somcot.chains import Support  # only its type: a change of `chains` should not drop the compiled code
 
 __all__ = [
     "BatchValues",
     "Pack",
-    "Tables",
+    "PackedTables",
     "Tasks",
     "compare",
     "pack",
@@ -65,7 +62,7 @@ class Pack(NamedTuple):
     probabilities: Floats
 
 
-class Tables(NamedTuple):
+class PackedTables(NamedTuple):
     """Tables of numbers, row by row, one after the other; table k begins at ``begin[k]``."""
 
     begin: Ints
@@ -94,10 +91,10 @@ def pack(supports: Sequence[Support], n_starts: Sequence[int] | None = None) -> 
     )
 
 
-def tables(arrays: Sequence[Floats]) -> Tables:
+def tables(arrays: Sequence[Floats]) -> PackedTables:
     """Lay tables end to end."""
     sizes = np.array([a.size for a in arrays], dtype=np.int64)
-    return Tables(_offsets(sizes)[:-1], _joined([a.ravel() for a in arrays], np.float64))
+    return PackedTables(_offsets(sizes)[:-1], _joined([a.ravel() for a in arrays], np.float64))
 
 
 def _offsets(sizes: Ints) -> Ints:
@@ -106,6 +103,239 @@ def _offsets(sizes: Ints) -> Ints:
 
 def _joined(parts: Sequence[Array], kind: type) -> Array:
     return np.concatenate([np.asarray(p, dtype=kind) for p in parts]) if parts else np.empty(0, dtype=kind)
+
+
+# --- One small problem
+
+_EPS = float(np.finfo(np.float64).eps)
+_SWEEPS = 200
+_LEFT = 1e-2  # fraction of the Bellman residual that early evaluations leave
+
+
+class _Small(NamedTuple):
+    """One pair of kernels: rows, the pairs of states (initial pairs last), their positions, and the cost."""
+
+    x: Rows
+    y: Rows
+    unit: int
+    pair_x: Codes
+    pair_y: Codes
+    place: NDArray[np.int32]
+    n: int
+    cost: Floats
+    discount: float
+
+
+@kernel
+def _unit_of(c, pack):
+    """The unit of masses that the widest row needs, as in `core.sweep`."""
+    indptr = pack.indptr[pack.pointers[c] : pack.pointers[c + 1]]
+    widest = np.int64(0)
+    for i in range(indptr.size - 1):
+        widest = max(widest, indptr[i + 1] - indptr[i])
+    size, unit = 2 * widest + 1, np.int64(1)
+    while size > 0:
+        size >>= 1
+        unit <<= 1
+    return unit
+
+
+@kernel
+def _rows_of(c, pack, total):
+    """The rows of one support with their integer masses, as in `core.sweep`."""
+    indptr = pack.indptr[pack.pointers[c] : pack.pointers[c + 1]]
+    probabilities = pack.probabilities[pack.entries[c] : pack.entries[c + 1]]
+    masses = np.empty(probabilities.size, np.int64)
+    for t in range(probabilities.size):
+        masses[t] = np.int64(max(np.floor(probabilities[t] * float(total)), 1.0))
+    excess, rounding = np.empty(indptr.size - 1), np.empty(indptr.size - 1)
+    balance(indptr, probabilities, masses, total, excess, rounding)
+    return Rows(indptr, pack.indices[pack.entries[c] : pack.entries[c + 1]], probabilities, masses, excess, rounding)
+
+
+@kernel
+def _small_problem(x, y, unit, n_x, n_y, cost, discount):
+    """The pairs reachable from the initial pair; with several initial distributions, all pairs."""
+    starts_x, starts_y = x.indptr.size - 1 - n_x, y.indptr.size - 1 - n_y
+    mask = np.zeros((n_x, n_y), np.bool_)
+    if starts_x * starts_y == 1:
+        half, stack = np.zeros((n_x, n_y + 1), np.bool_), np.empty(n_x * n_y + 1, np.int64)
+        _close(x.indptr, x.indices, y.indptr, y.indices, mask, half, stack)
+    else:
+        mask[:] = True
+    index = np.full((n_x, n_y), -1, np.int32)
+    n = 0
+    for i in range(n_x):
+        for j in range(n_y):
+            if mask[i, j]:
+                index[i, j] = n
+                n += 1
+    pair_x, pair_y = np.empty(n + starts_x * starts_y, np.int32), np.empty(n + starts_x * starts_y, np.int32)
+    for i in range(n_x):
+        for j in range(n_y):
+            if mask[i, j]:
+                pair_x[index[i, j]], pair_y[index[i, j]] = i, j
+    for s in range(starts_x * starts_y):
+        pair_x[n + s], pair_y[n + s] = n_x + s // starts_y, n_y + s % starts_y
+    return _Small(x, y, unit, pair_x, pair_y, index, n, cost, discount)
+
+
+@kernel
+def _new_bases(p):
+    """An uninitialised basis for every pair."""
+    ptr = np.zeros(p.pair_x.size + 1, np.int64)
+    for k in range(p.pair_x.size):
+        i, j = p.pair_x[k], p.pair_y[k]
+        ptr[k + 1] = ptr[k] + p.x.indptr[i + 1] - p.x.indptr[i] + p.y.indptr[j + 1] - p.y.indptr[j] - 1
+    size = ptr[p.pair_x.size]
+    return Bases(ptr, np.zeros(size, np.int32), np.zeros(size, np.int64), np.zeros(p.pair_x.size, np.uint8))
+
+
+@kernel
+def _iterate_small(p, table, V, bases, hints, tolerance, low, high):
+    """Policy iteration from the potential in `table`; fills in V, bases and the bounds of the initial pairs.
+
+    Policies that will change anyway are evaluated up to a hundredth of the Bellman residual, as in
+    `solvers.policy_iteration` on small supports; only a policy that does not change is evaluated to rounding.
+
+    Returns 0 if it converged, the transport values of the last sweep, and its kernel, initial rows last.
+    """
+    n, size = p.n, p.pair_x.size
+    below, above, value = np.empty(size), np.empty(size), np.empty(size)
+    cost = np.empty(n)
+    for k in range(n):
+        cost[k] = p.cost[p.pair_x[k], p.pair_y[k]]
+        V[k] = table[p.pair_x[k], p.pair_y[k]]
+    narrow, wide = _by_width(p, 0, n)
+    first_narrow, first_wide = _by_width(p, n, size)
+    n_arcs = bases.cells.size
+    indptr, indices, data = np.zeros(size + 1, np.int64), np.empty(n_arcs, np.int32), np.empty(n_arcs)
+    accuracy, left = max(_EPS, 1e-3 * tolerance), 0.0
+    for step in range(_SWEEPS):
+        top, largest = -np.inf, 0.0
+        for k in range(n):
+            table[p.pair_x[k], p.pair_y[k]] = V[k]
+            top, largest = max(top, V[k]), max(largest, abs(V[k]))
+        changed = _improve(narrow, wide, p, table, bases, hints, below, above, value)
+        least, most, residual = np.inf, -np.inf, 0.0
+        for k in range(n):
+            least = min(least, cost[k] + p.discount * below[k] - V[k])
+            most = max(most, cost[k] + p.discount * above[k] - V[k])
+            residual = max(residual, abs(cost[k] + p.discount * value[k] - V[k]))
+        settled = residual <= max(tolerance, 64.0 * _EPS * (1.0 + top))
+        done = step > 0 and (settled or (left == 0.0 and changed == 0))
+        if done or step == _SWEEPS - 1:
+            # Initial pairs have no effect on V, and their supports are the widest: they are solved once, at the end.
+            _improve(first_narrow, first_wide, p, table, bases, hints, below, above, value)
+            rounding = 8.0 * _EPS * (1.0 + largest)
+            for s in range(size - n):
+                low[s] = min(max((1.0 - p.discount) * below[n + s] + least - rounding, 0.0), 1.0)
+                high[s] = min(max((1.0 - p.discount) * above[n + s] + most + rounding, 0.0), 1.0)
+        kernel_entries(p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, p.place, indptr, indices, data)
+        if done:
+            return 0, value, indptr, indices, data
+        left = _LEFT * residual if step == 0 or (changed > 0 and residual > 4.0 * left) else 0.0
+        # Relative to the next V, which is at most this large.
+        highest = max(top, 0.0) + residual / (1.0 - p.discount)
+        goal = max(accuracy, left / (4.0 * highest) if highest > 0.0 else 0.0)
+        _evaluate(indptr[: n + 1], indices, data, p.discount, cost, V, goal)
+    return 1, value, indptr, indices, data
+
+
+@kernel
+def _improve(narrow, wide, p, table, bases, hints, below, above, value):
+    """Optimal plans of some pairs against `table`; returns the number that changed."""
+    changed = optimise(narrow, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, below, above, value)
+    if wide.size > 0:
+        given = np.empty((0, p.cost.shape[1]), np.float32)
+        changed += optimise_wide(
+            wide, table, p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, hints, LAST, given, below, above, value
+        )[0]
+    return changed
+
+
+@kernel
+def _by_width(p, lo, hi):
+    """Pairs lo..hi-1 for each simplex of `core.sweep`; wide pairs are ordered to keep y for as long as possible."""
+    order = np.empty(hi - lo, np.int64)
+    n_narrow, n_wide = 0, 0
+    for k in range(lo, hi):
+        if _is_wide(p, k):
+            n_wide += 1
+        else:
+            order[n_narrow] = k
+            n_narrow += 1
+    narrow, wide = order[:n_narrow].copy(), np.empty(n_wide, np.int64)
+    if n_wide > 0:
+        counts = np.zeros(p.y.indptr.size, np.int64)
+        for k in range(lo, hi):
+            counts[p.pair_y[k] + 1] += _is_wide(p, k)
+        counts = np.cumsum(counts)
+        for k in range(lo, hi):
+            if _is_wide(p, k):
+                wide[counts[p.pair_y[k]]] = k
+                counts[p.pair_y[k]] += 1
+    return narrow, wide
+
+
+@kernel
+def _is_wide(p, k):
+    i, j = p.pair_x[k], p.pair_y[k]
+    return min(p.x.indptr[i + 1] - p.x.indptr[i], p.y.indptr[j + 1] - p.y.indptr[j]) >= WIDE
+
+
+@kernel
+def _evaluate(indptr, indices, data, discount, b, x, accuracy):
+    """Solve (I - discount P) x = b starting from x; if BiCGSTAB fails, by fixed-point steps, which always converge."""
+    m = indptr[indptr.size - 1]
+    if not _krylov(indptr, indices[:m], data[:m], discount, b, x, min(2000, 200 + b.size), accuracy):
+        _fixed_point(indptr, indices[:m], data[:m], discount, b, x, np.int64(np.ceil(np.log(_EPS) / np.log(discount))))
+
+
+@kernel
+def _occupancy(n, s, indptr, indices, data, discount, accuracy, law):
+    """Discounted occupancy of pairs from initial pair s, starting from `law`; exactly 0 for unreachable pairs."""
+    m = indptr[n]
+    b, seen = np.zeros(n), np.zeros(n, np.bool_)
+    for t in range(indptr[n + s], indptr[n + s + 1]):
+        b[indices[t]] += (1.0 - discount) * data[t]
+        seen[indices[t]] = True
+    turned, rows, values = np.zeros(n + 1, np.int64), np.empty(m, np.int32), np.empty(m)
+    _transpose(indptr[: n + 1], indices[:m], data[:m], turned, rows, values)
+    _evaluate(turned, rows, values, discount, b, law, max(accuracy, _EPS))
+    _flood(indptr[: n + 1], indices[:m], seen, np.flatnonzero(seen))
+    total = 0.0
+    for k in range(n):
+        law[k] = max(law[k], 0.0) if seen[k] else 0.0
+        total += law[k]
+    for k in range(n):
+        law[k] /= total
+
+
+@kernel
+def _mean_cost(law, p):
+    """Mean cost under a distribution of pairs."""
+    total = 0.0
+    for k in range(p.n):
+        if law[k] > 0.0:
+            total += law[k] * p.cost[p.pair_x[k], p.pair_y[k]]
+    return total
+
+
+@kernel
+def _start_value(p, s, indptr, indices, data, value):
+    """The value of an initial pair; exactly 0 if the coupling visits only pairs of cost 0."""
+    if value > 1e-9:
+        return value
+    seen = np.zeros(p.n, np.bool_)
+    for t in range(indptr[p.n + s], indptr[p.n + s + 1]):
+        seen[indices[t]] = True
+    m = indptr[p.n]
+    _flood(indptr[: p.n + 1], indices[:m], seen, np.flatnonzero(seen))
+    for k in range(p.n):
+        if seen[k] and p.cost[p.pair_x[k], p.pair_y[k]] > 0.0:
+            return value
+    return 0.0
 
 
 # --- Many small problems in one call
@@ -125,7 +355,7 @@ class Tasks(NamedTuple):
     begin : ndarray of int64, shape (n_tasks,)
         Position of the result of the first pair of initial distributions; the others follow, y varying fastest.
     whole : Pack
-    costs : Tables
+    costs : PackedTables
     """
 
     x: Ints
@@ -133,7 +363,7 @@ class Tasks(NamedTuple):
     cost: Ints
     begin: Ints
     whole: Pack
-    costs: Tables
+    costs: PackedTables
 
 
 class BatchValues(NamedTuple):
@@ -161,16 +391,16 @@ def compare(lo, hi, tasks, discount, careful, out):
         n_x, n_y = tasks.whole.n[c], tasks.whole.n[d]
         first = tasks.costs.begin[tasks.cost[t]]
         cost = tasks.costs.values[first : first + n_x * n_y].reshape(n_x, n_y)
-        unit = unit_of(c, tasks.whole)
+        unit = _unit_of(c, tasks.whole)
         total = np.int64(1 << 61) // unit
-        x, y = rows_of(c, tasks.whole, total), rows_of(d, tasks.whole, total)
-        problem = small_problem(x, y, unit, n_x, n_y, cost, discount)
+        x, y = _rows_of(c, tasks.whole, total), _rows_of(d, tasks.whole, total)
+        problem = _small_problem(x, y, unit, n_x, n_y, cost, discount)
         n, n_starts = problem.n, problem.pair_x.size - problem.n
-        bases = new_bases(problem)
+        bases = _new_bases(problem)
         table = cost.copy()
         V = np.empty(n)
         low, high = np.zeros(n_starts), np.ones(n_starts)
-        status, value, indptr, indices, data = iterate_small(problem, table, V, bases, bases, 0.0, low, high)
+        status, value, indptr, indices, data = _iterate_small(problem, table, V, bases, bases, 0.0, low, high)
         law = np.zeros(n)
         for s in range(n_starts):
             k = tasks.begin[t] + s
@@ -179,8 +409,8 @@ def compare(lo, hi, tasks, discount, careful, out):
             out.status[k] = status if width <= _TARGET else 2
             if careful:
                 law[:] = 0.0
-                occupancy(n, s, indptr, indices, data, discount, 0.0, law)
-                out.distance[k] = mean_cost(law, problem)
+                _occupancy(n, s, indptr, indices, data, discount, 0.0, law)
+                out.distance[k] = _mean_cost(law, problem)
             else:
-                out.distance[k] = start_value(problem, s, indptr, indices, data, (1.0 - discount) * value[n + s])
+                out.distance[k] = _start_value(problem, s, indptr, indices, data, (1.0 - discount) * value[n + s])
             out.distance[k] = min(max(out.distance[k], low[s]), high[s])

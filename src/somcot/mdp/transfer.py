@@ -12,12 +12,15 @@ from somcot.mdp.process import MDP, best, check_mdp, policy_law
 from somcot.mdp.recorded import RecordedMDP
 from somcot.mdp.value_bounds import Ends, Options, World, delta, occupancy, proved, stays
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_number, check_rng
+from somcot.plumbing.checks import check_confidence, check_discount, check_number, check_rng
 from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.records import view
 from somcot.plumbing.text import label_text
 
 __all__ = ["MoreData", "TransferBound", "ValueInterval", "transfer_bound"]
+
+_METHODS = ("delta", "proved")
+_UNVISITED = ("worst", "model")
 
 
 class ValueInterval(NamedTuple):
@@ -62,7 +65,7 @@ class TransferBound:
     policy : tuple
         The policy: an action for each state, or probabilities.
     largest_contributions : tuple of MoreData
-        Where more data would help most: actions with the largest share of the variance of the value.
+        Where more data would help most: actions with the largest share of the width of the interval.
     """
 
     value_model: float
@@ -100,7 +103,7 @@ class TransferBound:
             (label_text(row.state, 40), label_text(row.action, 20), f"{row.visits:,}", f"{100 * row.share:.1f} %")
             for row in self.largest_contributions[:SHOWN]
         ]
-        head = ("state", "action", "tried", "share of the variance")
+        head = ("state", "action", "tried", "share of the uncertainty")
         return card("TransferBound", facts, Table(head, rows, "llrr"), sub=f"{100 * self.confidence:g} %, {kind}")
 
 
@@ -164,7 +167,7 @@ def transfer_bound(
     >>> bound.value_error > 0.9
     True
     """
-    options = Options.checked(discount, confidence, unvisited, value_range, method)
+    options = _checked(discount, confidence, unvisited, value_range, method)
     check_mdp("model", model)
     if not isinstance(recorded, RecordedMDP):
         raise TypeError(
@@ -184,6 +187,22 @@ def transfer_bound(
     law = world.placed(policy_law(model, chosen))
     ends = (proved if options.method == "proved" else delta)(world, law, options)
     return _bound(model, world, law, chosen, options, ends)
+
+
+def _checked(discount: Any, confidence: Any, unvisited: Any, value_range: Any, method: Any) -> Options:
+    """Refuse what is not an option."""
+    check_confidence(confidence)
+    if confidence is None:
+        raise ValueError("confidence: found None, expected a level such as 0.95")
+    for name, value, known in (("unvisited", unvisited, _UNVISITED), ("method", method, _METHODS)):
+        if value not in known:
+            raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, known))}")
+    if value_range is not None:
+        low, high = (check_number("value_range", end) for end in value_range)
+        if not -np.inf < low <= high < np.inf:
+            raise ValueError(f"value_range: found {value_range}, expected a finite lower and an upper end")
+        value_range = (low, high)
+    return Options(check_discount(discount), float(confidence), unvisited, value_range, method)
 
 
 def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options, ends: Ends) -> TransferBound:

@@ -17,7 +17,7 @@ from somcot.paper import experiment as style
 from somcot.paper import model_selection as selection
 from somcot.paper import step_sizes as steps
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.plumbing.files import write_bytes
+from somcot.plumbing.files import check_replaceable, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ _HEAD = """<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>The paper's figures</title>
+<title>somcot: the paper's figures</title>
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 figure { margin: 0 0 1rem; }
@@ -112,6 +112,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures and numbers.")] = Path("out")
     / "reproduce",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The first seed; the others follow it.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace output files that somcot did not write.")] = False,
 ) -> None:
     """Reproduce the figures of the paper: PNG, SVG and their data as JSON."""
     from rich.console import Console
@@ -120,9 +121,12 @@ def reproduce(
     # Before anything is computed: without a display Matplotlib would fail at the end.
     _without_screen()
     _prepare(out)
+    chosen = list(EXPERIMENTS) if name is Name.ALL else [name.value]
+    files = [f"{key}.{kind}" for key in chosen for kind in ("json", "png", "svg")]
+    for file in files + ["index.html"] * (name is Name.ALL):
+        check_replaceable("--out", out / file, force=force)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    chosen = list(EXPERIMENTS) if name is Name.ALL else [name.value]
     results = []
     for key in chosen:
         began = time.process_time()

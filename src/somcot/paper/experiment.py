@@ -15,7 +15,7 @@ import numpy as np
 
 import somcot
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.files import write_bytes
+from somcot.plumbing.files import FIGURE_MARKS, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +90,7 @@ class Record:
         """The record as JSON, one line per part, arrays as nested lists with six significant digits."""
         checks = [check._asdict() | {"passed": check.passed} for check in self.checks]
         content = {
+            "somcot": somcot.__version__,
             "name": self.name,
             "version": somcot.__version__,
             "seed": self.seed,
@@ -192,9 +193,10 @@ def power(number: float) -> str:
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as PNG and SVG."""
     # Without a date equal runs write equal files.
-    kinds: dict[str, dict[str, Any]] = {"png": {"dpi": 300}, "svg": {"metadata": {"Date": None}}}
+    kinds: dict[str, dict[str, Any]] = {"png": {"dpi": 300}, "svg": {}}
+    dates: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}}
     for kind, options in kinds.items():
-        content = io.BytesIO()
-        figure.savefig(content, format=kind, **options)
+        content, metadata = io.BytesIO(), FIGURE_MARKS[kind]["metadata"]
+        figure.savefig(content, format=kind, metadata=metadata | dates[kind], **options)
         write_bytes(folder / f"{name}.{kind}", content.getvalue())
     return [folder / f"{name}.{kind}" for kind in kinds]

@@ -222,9 +222,9 @@ def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
 
 
 def transfer_bound(bound: TransferBound, *, ax: Axes | None = None) -> Axes:
-    """What the model promises, what the recording supports, and where more steps would help.
+    """What the model predicts, what the policy earns in the recorded process, and what the best policy may earn there.
 
-    The best value that any policy may have in the recorded process ends the light bar: what the policy may lose.
+    The arrows are the two bounds; the last line says where more steps would help most.
 
     Parameters
     ----------
@@ -234,23 +234,30 @@ def transfer_bound(bound: TransferBound, *, ax: Axes | None = None) -> Axes:
     ax = axes(ax)
     estimate, low, high = bound.value_recorded
     best = low + bound.policy_loss
-    ax.barh(0, best - low, left=low, height=0.5, color="0.9", zorder=1, label="a better policy may earn")
-    ax.barh(0, high - low, left=low, height=0.25, color="C0", alpha=0.35, zorder=2, label="this policy earns")
-    ax.plot([estimate, estimate], [-0.2, 0.2], color="C0", linewidth=2.5, zorder=3)
-    ax.plot(
-        bound.value_model, 0, marker="D", markersize=9, color="C1", linestyle="none", zorder=4, label="the model says"
-    )
-    ax.annotate(
-        f"value error at most {bound.value_error:.3g}, policy loss at most {bound.policy_loss:.3g}",
-        (0.5, 0.97), xycoords="axes fraction", ha="center", va="top",
-    )  # fmt: skip
+    ax.plot(bound.value_model, 2, marker="D", markersize=9, color="C1")
+    ax.plot([low, high], [1, 1], color="C0", linewidth=7, alpha=0.35, solid_capstyle="butt")
+    ax.plot(estimate, 1, marker="o", markersize=8, color="C0")
+    ax.plot([best, best], [-0.2, 0.2], color="0.4", linewidth=2.5)
+    # From the model's value to the farther end of the interval, and from its lower end to the best value.
+    far = low if bound.value_model - low >= high - bound.value_model else high
+    for y, ends, text in (
+        (1.5, (bound.value_model, far), f"value error at most {bound.value_error:.3g}"),
+        (0.5, (low, best), f"policy loss at most {bound.policy_loss:.3g}"),
+    ):
+        ax.annotate("", (ends[1], y), (ends[0], y), arrowprops={"arrowstyle": "<->", "color": "0.5"})
+        ax.annotate(text, (sum(ends) / 2, y), (0, 4), textcoords="offset points", ha="center", color="0.25")
+    rows = (f"model predicts\n{bound.value_model:.3g}", f"policy earns\n{low:.3g} to {high:.3g}",
+            f"best policy earns\nat most {best:.3g}")  # fmt: skip
+    ax.set_yticks([2, 1, 0], rows)
+    ax.set_ylim(-1.3, 2.5)
+    ax.margins(x=0.1)
     if bound.largest_contributions:
-        rows = bound.largest_contributions[:3]
-        wanted = ", ".join(f"{shown(row.action)} in {shown(row.state)} ({100 * row.share:.0f} %)" for row in rows)
-        ax.annotate(f"record more of: {wanted}", (0.5, 0.03), xycoords="axes fraction", ha="center", color="0.35")
-    ax.set_ylim(-0.9, 0.9)
-    ax.set_yticks([])
+        wanted = "\n".join(
+            f"action {shown(row.action)} in state {shown(row.state)} ({100 * row.share:.0f} % of the uncertainty)"
+            for row in bound.largest_contributions[:3]
+        )
+        ax.annotate(f"record more of\n{wanted}", (0.98, 0.03), xycoords="axes fraction", ha="right", color="0.35",
+                    fontsize="small")  # fmt: skip
     kind = "proved" if bound.proved else "large samples"
-    ax.set_xlabel(f"expected sum of discounted rewards ({100 * bound.confidence:g} %, {kind})")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, frameon=False)
+    ax.set_xlabel(f"expected sum of discounted rewards in reality ({100 * bound.confidence:g} %, {kind})")
     return ax

@@ -30,6 +30,7 @@ __all__ = [
     "check_text",
     "from_frame",
     "is_missing",
+    "is_sparse_enough",
     "not_sparse",
     "real_array",
     "rectangular_matrix",
@@ -171,14 +172,14 @@ def check_finite(name: str, array: Floats) -> None:
         )
 
 
-def check_discount(discount: Any) -> float:
+def check_discount(discount: Any, expected: str = "a number strictly between 0 and 1, such as 0.95") -> float:
     """Refuse a discount outside the open interval (0, 1)."""
     try:
         value = check_number("discount", discount)
     except TypeError:
-        raise TypeError(f"discount: found {discount!r}, expected a number strictly between 0 and 1") from None
+        raise TypeError(f"discount: found {discount!r}, expected {expected}") from None
     if not 0.0 < value < 1.0:
-        raise ValueError(f"discount: found {value}, expected a number strictly between 0 and 1, such as 0.95")
+        raise ValueError(f"discount: found {value}, expected {expected}")
     return value
 
 
@@ -341,6 +342,12 @@ def _some(labels: Sequence[Hashable]) -> str:
 # --- Transition kernels from arrays, sparse matrices and labelled frames.
 
 ROW_TOLERANCE = 1e-8
+DENSE_LIMIT = 200  # states up to which a matrix is stored in full
+
+
+def is_sparse_enough(n: int, n_entries: int) -> bool:
+    """Whether an (n, n) matrix with this many nonzero entries is better stored sparse."""
+    return n > DENSE_LIMIT and n_entries < 0.1 * n * n
 
 
 def from_frame(frame: Any, states: Iterable[Hashable] | None) -> tuple[Any, Iterable[Hashable] | None]:

@@ -1,14 +1,17 @@
 """Atomic file writes: write a temporary file in the same folder, sync it to disk, and rename it.
 
-After any interruption the target is either the complete old file or the complete new one.
+After any interruption the target is either the complete old file or the complete new one. Symbolic links are not
+followed, and the command line replaces only files that carry the mark of somcot (`check_replaceable`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -22,9 +25,45 @@ try:
 except ImportError:  # Windows: open files cannot be removed, so no lock is needed
     fcntl = None
 
-__all__ = ["BusyError", "Path_", "check_target", "exclusive", "replacing", "write_bytes"]
+__all__ = [
+    "FIGURE_MARKS",
+    "BusyError",
+    "Path_",
+    "check_replaceable",
+    "check_target",
+    "exclusive",
+    "replacing",
+    "write_bytes",
+]
 
 Path_ = str | os.PathLike[str]
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+# How each format of output says that somcot wrote it; the writers are elsewhere, a test runs every one of them.
+# NumPy's .npy has no place for a mark.
+_MARKS = re.compile(
+    rb"somcot checkpoint |"  # checkpoints, monitors, results, baselines
+    rb"<!doctype html>\s*<html[^>]*>\s*<head>.{0,200}?<title>somcot|"
+    rb"\x89PNG.{0,100}?Software\0somcot|"
+    rb"<\?xml.{0,4000}?<dc:title>somcot<|"  # SVG
+    rb"%PDF.*/Creator \(somcot\)|"
+    rb"\xff\xd8.{0,200}?\xff\xfe\0\x08somcot|"  # JPEG
+    rb"<\?xml[^>]*>\s*<testsuite name=\"somcot\"|"
+    rb"### .*\n<!-- somcot -->\n\Z|"  # Markdown
+    rb"# HELP somcot_|"  # Prometheus
+    rb"\{\s*\"somcot\":|"  # JSON
+    rb"somcot metric,|x,y,distance,low,high,plugin,|"  # CSV
+    rb"PAR1.*written by.{1,4}somcot",
+    re.DOTALL | re.IGNORECASE,
+)
+# Arguments of Matplotlib's `savefig` that put the mark into a figure.
+FIGURE_MARKS: dict[str, dict[str, Any]] = {
+    "png": {"metadata": {"Software": "somcot"}},
+    "svg": {"metadata": {"Creator": "somcot"}},
+    "pdf": {"metadata": {"Creator": "somcot"}},
+    "jpg": {"pil_kwargs": {"comment": b"somcot"}},
+}
+_END = 1 << 16  # bytes at each end of a file in which marks are searched
 
 
 class BusyError(ValueError):
@@ -52,24 +91,72 @@ def check_target(name: str, path: Any) -> None:
         return
     if not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
         raise TypeError(f"{name}: found {path!r}, expected the name of a file")
+    _refuse_link(f"{name}: ", path)
     folder = os.path.dirname(os.path.abspath(os.fspath(path)))
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise ValueError(f"{name}: cannot write {os.fspath(path)!r}; give a file in a folder that exists")
+
+
+def check_replaceable(option: str, path: Path_, *, force: bool = False) -> None:
+    """Refuse a link as an output and, without `force`, a file that does not carry the mark of somcot.
+
+    Empty files, pipes and devices are accepted: nothing would be lost.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.html")
+    >>> write_bytes(path, b"<html>three years of work</html>")
+    >>> check_replaceable("--html", path)
+    Traceback (most recent call last):
+        ...
+    ValueError: --html: ...a.html exists and has no mark of somcot; name another file, or pass --force to replace it
+    """
+    if _open_file(path) is not None:
+        return
+    _refuse_link(f"{option}: ", path)
+    if not force and os.path.isfile(path) and not _marked(path):
+        shown = os.fspath(path)
+        raise ValueError(
+            f"{option}: {shown} exists and has no mark of somcot; name another file, or pass --force to replace it"
+        )
+
+
+def _marked(path: Path_) -> bool:
+    """Whether a file is empty or carries the mark of somcot; one that cannot be read does not."""
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_END)
+            stream.seek(max(_END, os.fstat(stream.fileno()).st_size - _END))
+            # Parquet and PDF have their metadata at the end.
+            content += stream.read(_END)
+    except OSError:
+        return False
+    return not content or _MARKS.match(content) is not None
+
+
+def _refuse_link(where: str, path: Path_) -> None:
+    if os.path.islink(path):
+        shown = os.fspath(path)
+        raise ValueError(f"{where}{shown} is a symbolic link, which is not followed; name the file it points to")
 
 
 @contextlib.contextmanager
 def replacing(path: Path_) -> Iterator[IO[bytes]]:
     """Open a new file for writing that replaces `path` if the block ends without an error.
 
-    Links are followed, folders are created, and the mode is that of the old file or follows the umask. Pipes,
+    A symbolic link is refused, folders are created, and the mode is that of the old file or follows the umask. Pipes,
     devices and open files such as ``/dev/stdout`` are written to directly. An `OSError` names `path`.
     """
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     try:
         # /dev/stdout and pipes cannot be replaced by renaming.
         handle = _open_file(path)
+        if handle is None and target.is_symlink():
+            raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed; name the file it points to")
         if handle is not None or (target.exists() and not target.is_file()):
-            with os.fdopen(os.open(path, os.O_WRONLY) if handle is None else os.dup(handle), "wb") as stream:
+            opened = os.open(path, os.O_WRONLY | _NO_LINK) if handle is None else os.dup(handle)
+            with os.fdopen(opened, "wb") as stream:
                 yield stream
             return
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,12 +167,18 @@ def replacing(path: Path_) -> Iterator[IO[bytes]]:
             # The content must be on disk before the name points to
             # it: otherwise a power failure can leave an empty file.
             os.fsync(stream.fileno())
-            os.replace(name, target)
+            os.replace(name, target)  # of a link made meanwhile, the link itself
         # ... and so must the rename itself.
         _sync_folder(target.parent)
     except OSError as error:
         what = f"could not be written ({error.strerror or error}); what was there before is kept"
         raise OSError(error.errno, what, os.fspath(path)) from error
+
+
+def _target(path: Path_) -> Path:
+    """The path with links to folders resolved, but not the last part."""
+    folder, name = os.path.split(os.fspath(path))
+    return Path(os.path.realpath(folder), name)
 
 
 def _open_file(path: Path_) -> int | None:
@@ -105,7 +198,7 @@ def exclusive(path: Path_) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     name = target.parent / f"{_prefix(target)}lock"
     handle = _locked(path, name)
     try:
@@ -123,7 +216,8 @@ def exclusive(path: Path_) -> Iterator[None]:
 def _locked(path: Path_, name: Path) -> int:
     """Open and lock the lock file."""
     while True:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        # The file is truncated later, so the name must not lead to another one.
+        handle = os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -192,7 +286,8 @@ def _remove_stale(target: Path) -> None:
 
 def _remove_abandoned(name: str) -> None:
     """Remove an unlocked file while holding its lock, since its writer may be about to lock it."""
-    handle = os.open(name, os.O_RDONLY)
+    # Neither a link nor a pipe under this name may lead elsewhere or make this wait.
+    handle = os.open(name, os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0))
     try:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

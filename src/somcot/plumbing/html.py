@@ -6,7 +6,7 @@ Facts, tables, pictures and sections are plain text and numbers. All escaping is
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from html import escape
+from html import escape as _quoted
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
@@ -36,6 +36,7 @@ __all__ = [
     "Table",
     "Tag",
     "card",
+    "escape",
     "grid",
     "histogram",
     "markup",
@@ -44,6 +45,19 @@ __all__ = [
     "scale",
     "shortened",
 ]
+
+
+def escape(text: str) -> str:
+    r"""Text that stays text in HTML: no markup, no control characters, no marks that turn its direction.
+
+    Examples
+    --------
+    >>> escape("<b>\x1b[31m")
+    '&lt;b&gt;�[31m'
+    """
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return _quoted(text)
 
 
 # --- Contents: texts, facts, tables, pictures and sections.

@@ -70,25 +70,26 @@ CATALOGUE: dict[str, Kind] = {
         "With a discount, transitions are taken as independent samples of the discounted occupancy. These are in "
         "order, which such samples never are. Make Samples without a discount and pass it to distance."),
     "assumed-transitions": Kind(CAUTION, "no recorded path leads from the initial states to states that were sampled; "
-        "{n} transition(s) were assumed, into {states}; record more samples",
+        "{n} transition(s) (was|were) assumed, into {states}; record more samples",
         "The samples contain states that cannot be reached by any recorded path. The most plausible missing "
         "transitions were added with small probability. More samples replace these guesses."),
-    "never-seen": Kind(INFO, "{n} state(s) never seen in the data are kept as absorbing: {states}",
+    "never-seen": Kind(INFO, "{n} state(s) never seen in the data (is|are) kept as absorbing: {states}",
         "The list of states names some that the recording does not contain. They have no effect on the distance, "
         "because nothing leads to them. Nothing needs to be done."),
-    "initial-never-seen": Kind(DOUBT, "{n} initial state(s) never seen in the data are taken as absorbing: {states}",
+    "initial-never-seen": Kind(DOUBT, "{n} initial state(s) never seen in the data (is|are) taken as absorbing: "
+        "{states}",
         "The initial distribution starts in states that the recording does not contain. A process that starts there "
         "stays there forever, which changes the distance. Check the labels of the initial distribution."),
-    "never-left": Kind(CAUTION, "{n} state(s) entered but never left are taken as absorbing: {states}; pass "
+    "never-left": Kind(CAUTION, "{n} state(s) entered but never left (is|are) taken as absorbing: {states}; pass "
         "[[terminated=True]] for episodes that end there, or record longer",
         "The recording ends in these states, so what follows them is unknown. Taking them as absorbing is right if "
         "sequences really end there, and you can say so. If the recording was merely cut off, record longer."),
-    "never-left-open": Kind(CAUTION, "{n} state(s) entered but never left are taken as absorbing: {states}; pass "
+    "never-left-open": Kind(CAUTION, "{n} state(s) entered but never left (is|are) taken as absorbing: {states}; pass "
         "[[end='left']], say, to give finished episodes a final state, or record longer",
         "The recording ends in these states, so what follows them is unknown; other episodes end in states that are "
         "left elsewhere. A final state of its own lets every episode end wherever it was. If the recording was merely "
         "cut off, record longer."),
-    "ended-but-left": Kind(CAUTION, "{n} state(s) end episodes but are left in others, so they are not taken as "
+    "ended-but-left": Kind(CAUTION, "{n} state(s) (ends|end) episodes but (is|are) left in others, so not taken as "
         "absorbing: {states}; pass [[end='left']], say, instead of [[terminated]], to give episodes a final state",
         "Episodes were declared as ended in states that other episodes go on from. An absorbing state is never left, "
         "so the declaration was ignored for these states. A final state of its own expresses what was meant."),
@@ -164,8 +165,8 @@ CATALOGUE: dict[str, Kind] = {
         "first-order projections of the processes (docs: statistics, What the number is). Interval and test use whole "
         "sequences and hold all the same. In Python, samples.with_order(2) makes pairs of states the states, which "
         "keeps more of the memory."),
-    "few-visits": Kind(CAUTION, "only {counts} recorded, although much time is spent there: the {effect}; record more "
-        "episodes, or episodes that start there",
+    "few-visits": Kind(CAUTION, "few steps were recorded out of {counts}, although the distance depends on them: the "
+        "{effect}; record more episodes, or episodes that start there",
         "Some states are visited often in the discounted process, but few transitions out of them were recorded. The "
         "normal approximation behind the interval is poor for so few. Record more episodes that pass these states."),
     "too-few-data": Kind(CAUTION, "too few data for this horizon (saturation {saturation:.1f}, at most 3 is safe): "
@@ -291,17 +292,18 @@ CATALOGUE: dict[str, Kind] = {
         "this",
         "The averaged coupling does not have the right marginals yet. Its cost is therefore not the cost of a "
         "coupling. Take more steps."),
-    "unseen-in-stream": Kind(INFO, "{n} state(s) were never seen: {states}; their part of the coupling is a guess",
+    "unseen-in-stream": Kind(INFO, "{n} state(s) (was|were) never seen: {states}; their part of the coupling is a "
+        "guess",
         "The streams never visited these states, so nothing was learned about them. The distance is not affected if "
         "they are never visited at all. Rows of encoder and decoder for them mean nothing."),
     # Many processes, periods, streams
     "client-lost": Kind(INFO, "{reason}; the rest is computed in this process",
         "The cluster has no workers left, or its client was closed. The result is the same, but it takes longer. Check "
         "the cluster if this was not intended."),
-    "groups-left-out": Kind(INFO, "{n} group(s) with fewer than {least} transitions were left out: {groups}",
+    "groups-left-out": Kind(INFO, "{n} group(s) with fewer than {least} transitions (was|were) left out: {groups}",
         "Groups with very few transitions say nothing about a process. They are named with their numbers of "
         "transitions. Choose another column, or longer periods, if they matter."),
-    "periods-left-out": Kind(INFO, "{n} period(s) with fewer than {least} transitions were left out: {periods}",
+    "periods-left-out": Kind(INFO, "{n} period(s) with fewer than {least} transitions (was|were) left out: {periods}",
         "Periods with very few transitions cannot be compared. They are named with their numbers of transitions. "
         "Choose longer periods if they matter."),
     "ends-not-in-stream": Kind(DOUBT, "the reference ends in {states}, and no event of the stream is there: sequences "
@@ -330,14 +332,14 @@ CATALOGUE: dict[str, Kind] = {
         "Transitions that raised an alarm are by selection more extreme than the process. Until enough new ones have "
         "arrived they are used all the same. Ask again later for an estimate without this bias."),
     # Reading files
-    "rows-sorted": Kind(INFO, "{n:,} row(s) come before an earlier one of their sequence; sorted by time",
+    "rows-sorted": Kind(INFO, "{n:,} row(s) (was|were) out of time order within their sequence; sorted by time",
         "The rows of some sequences were not in order of time. They were sorted, which is right for event logs. Check "
         "the time column if the file should have been in order."),
-    "equal-times": Kind(INFO, "{n:,} row(s) have the same time as the one before in their sequence; their order in the "
-        "file is kept",
+    "equal-times": Kind(INFO, "{n:,} row(s) (has|have) the same time as the one before in the sequence; the order in "
+        "the file is kept",
         "Rows at the same moment have no order of their own. The order of the file was used. If the clock is coarse, "
         "some transitions may be reversed."),
-    "equal-times-copies": Kind(CAUTION, "{n:,} row(s) have the same time as the one before in their sequence; their "
+    "equal-times-copies": Kind(CAUTION, "{n:,} row(s) (has|have) the same time as the one before in the sequence; the "
         "order in the file is kept; {copies:,} of them have the same state too: if they are duplicates, remove them",
         "Rows with the same sequence, time and state are probably duplicates. Each adds a transition from a state to "
         "itself, which changes the chain. Remove duplicates before reading."),
@@ -351,11 +353,11 @@ CATALOGUE: dict[str, Kind] = {
         "[[lifecycle='all']] to keep them",
         "Event logs record when an activity was scheduled, started and completed. Only completions are kept by "
         "default, so that each activity counts once. Keep all if start and completion are different states for you."),
-    "repeated-cases": Kind(INFO, "{n:,} case name(s) belong to more than one trace, such as {case} (line {line}); each "
-        "is taken as one sequence, in order of time",
+    "repeated-cases": Kind(INFO, "{n:,} case name(s) (belongs|belong) to more than one trace, such as {case} (line "
+        "{line}); each is taken as one sequence, in order of time",
         "Traces with the same case name were joined, which is right if the log was written in parts. If names were "
         "used again for other cases, rename them."),
-    "empty-traces": Kind(INFO, "{n:,} trace(s) have no event",
+    "empty-traces": Kind(INFO, "{n:,} trace(s) (has|have) no event",
         "A trace without events says nothing. They were skipped. Worry only if the log should have none."),
     "lag-not-applicable": Kind(INFO, "{source} holds a chain, which has no frames; lag and sliding are ignored",
         "Lag and sliding say how frames of a trajectory become steps. The file holds a transition matrix, whose step "
@@ -371,6 +373,16 @@ CATALOGUE: dict[str, Kind] = {
         "stored",
         "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
         "after the last action. One step of each such episode is lost. Nothing needs to be done."),
+    "states-not-in-model": Kind(CAUTION, "it lacks {share} recorded states, the first {state}; its policy has no "
+        "action there, so what follows counts as the worst",
+        "A policy of the model is defined on the states of the model. What it earns after a state that the model lacks "
+        "is unknown, even if the recording has steps from there. Add these states to the model, or give equal states "
+        "equal labels."),
+    "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken to "
+        "have ended, and a new one begins only where a step does not begin where the one before ended",
+        "Without these flags the states in which episodes end have nothing after them, and are taken to stay where "
+        "they are or to go on as after a reset. Values and initial states may then be wrong. Store the flags with the "
+        "steps (terminals and timeouts, or dones)."),
     "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
         "do on the other side",
         "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
@@ -392,7 +404,7 @@ CATALOGUE: dict[str, Kind] = {
     "no-shared-labels": Kind(DOUBT, "{x} and {y} have no state name in common: {states_x} against {states_y}",
         "The cost by labels is 0 only for equal names. With no name in common the distance is 1 whatever the processes "
         "do. Check the state columns, or use another cost."),
-    "discount-chosen": Kind(INFO, "the discount is {discount:g}, because a sequence has {steps} steps on average; "
+    "discount-chosen": Kind(INFO, "the discount is {discount:g}, because a sequence{of} has {steps} steps on average; "
         "[[discount]] sets it",
         "1 / (1 - discount) is the number of steps that count. It was set to the mean length of a sequence. Set it "
         "yourself to compare results between files."),
@@ -422,8 +434,9 @@ CATALOGUE: dict[str, Kind] = {
         "row, or keep the order of the file: [[time='file']]",
         "Rows are sorted by time, and this row has none. If the file is in order already, the time column is not "
         "needed."),
-    "frames-not-whole": Kind(ERROR, "trajectory {i}, frame {frame} is {value}, {n} frame(s) are not whole numbers; "
-        "assign frames to states first, and use -1 for unassigned ones, or keep real numbers: [[readers.read_vectors]]",
+    "frames-not-whole": Kind(ERROR, "trajectory {i}, frame {frame} is {value}, {n} frame(s) (is|are) not whole "
+        "numbers; assign frames to states first, and use -1 for unassigned ones, or keep real numbers: "
+        "[[readers.read_vectors]]",
         "Discrete trajectories hold the number of a state in each frame. Real coordinates must be clustered first, or "
         "compared as real vectors."),
     "not-trajectories": Kind(ERROR, "{n} dimension(s) of {dtype}, expected trajectories: one or two dimensions of "
@@ -515,15 +528,16 @@ CATALOGUE: dict[str, Kind] = {
         "read with [[format='json']] or [[format='jsonl']]",
         "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
         "sequence of calls to compare."),
-    "files-left-out": Kind(CAUTION, "{n:,} file(s) were left out, the first is {file} ({why})",
+    "files-left-out": Kind(CAUTION, "{n:,} file(s) (was|were) left out, the first is {file} ({why})",
         "Not every file of the folder could be read as a trace. Summaries and settings are no loss; damaged sessions "
         "are. Look at the first one, or name a folder with traces only."),
-    "broken-lines": Kind(CAUTION, "{n:,} line(s) are cut short or not valid JSON and were left out",
+    "broken-lines": Kind(CAUTION, "{n:,} line(s) (is|are) cut short or not valid JSON and (was|were) left out",
         "A line of a recording could not be parsed. The last line of a session that is still being written usually "
         "is cut short. The calls in such lines are missing."),
-    "values-left-out": Kind(INFO, "{n:,} JSON value(s) belong to no known format of traces and were left out",
+    "values-left-out": Kind(INFO, "{n:,} JSON value(s) (belongs|belong) to no known format of traces and (was|were) "
+        "left out",
         "The file holds other things besides sessions, such as settings."),
-    "sessions-without-calls": Kind(INFO, "{n:,} session(s) have no tool call and were left out",
+    "sessions-without-calls": Kind(INFO, "{n:,} session(s) (has|have) no tool call and (was|were) left out",
         "A session of text alone has no sequence of calls to compare. They are counted so that none is lost silently."),
     "unknown-code": Kind(ERROR, "there is no code {code!r} (somcot explain lists all codes){near}",
         "Codes of notes are listed by somcot explain without an argument, and in docs/reference/notes.md."),

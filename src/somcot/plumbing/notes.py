@@ -4,8 +4,9 @@ A note is a `str`, so it goes wherever a sentence goes: into `Result.notes`, a w
 has a code, the thing it is about, and its values. Texts, severities and explanations are in one catalogue
 (`somcot.plumbing.note_catalogue`), from which ``python -m somcot.plumbing.notes`` makes docs/reference/notes.md.
 
-In the catalogue ``{name}`` is a value, and ``[[...]]`` is spelled by the reader: ``[[tidy=True]]`` is an argument in
-Python and a flag in a terminal, ``[[somcot.same_process]]`` a function or a command.
+In the catalogue ``{name}`` is a value, ``(s)`` and ``(is|are)`` are singular or plural by the value ``n``, and
+``[[...]]`` is spelled by the reader: ``[[tidy=True]]`` is an argument in Python and a flag in a terminal,
+``[[somcot.same_process]]`` a function or a command.
 """
 
 from __future__ import annotations
@@ -160,10 +161,17 @@ def restored(text: str, code: str, about: str = "", values: Mapping[str, object]
 
 def _text(code: str, about: str, values: Mapping[str, object], spelling: Spelling) -> str:
     # Markers are split off before values are put in: a label may look like a marker.
-    template = CATALOGUE[code].text
+    template = _numbered(CATALOGUE[code].text, values.get("n"))
     parts = _MARKER.split(_without_calls(template) if spelling is in_words else template)
     text = _spelled([part.format(**values) for part in parts], spelling)
     return f"{about}: {text}" if about else text
+
+
+def _numbered(template: str, n: object) -> str:
+    """Singular or plural by the value `n`."""
+    one = n == 1
+    template = template.replace("(s)", "" if one else "s")
+    return re.sub(r"\((\w+)\|(\w+)\)", r"\1" if one else r"\2", template)
 
 
 def _spelled(parts: list[str], spelling: Spelling) -> str:
@@ -268,7 +276,7 @@ def arranged(
     >>> for text in arranged(["old", *alike, *short, Note("too-alike")], {"x": "May", "y": "June"}):
     ...     print(text)
     the recordings are more alike than independent recordings of one process can be; are these the same sessions?
-    May and June: 2 trace(s) have no event
+    May and June: 2 traces have no event
     May: 3 of 9 (June: 4 of 9) sequences have a single row, hence no step, and were dropped
     old
     """
@@ -352,11 +360,11 @@ def pattern(code: str, spelling: Spelling = python_spelling) -> str:
     Examples
     --------
     >>> pattern("empty-traces")
-    'N trace(s) have no event'
+    'N traces have no event'
     """
     # Markers such as {no_interval} are empty in most messages.
     text = re.sub(r"(?<=[\w)}])\{\w+\}|\{\w+\}(?=\w)", "", CATALOGUE[code].text)  # parts that may be empty
-    text = re.sub(r"\{(\w+)[^{}]*\}", lambda value: value[1].upper(), text)
+    text = re.sub(r"\{(\w+)[^{}]*\}", lambda value: value[1].upper(), _numbered(text, None))
     parts = _MARKER.split(text.replace("{{", "{").replace("}}", "}"))
     return _spelled(parts, spelling)
 

@@ -85,7 +85,7 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     require(2.0 * os.path.getsize(path), name, "use a larger machine")
     data = Path(path).read_bytes()
     if not data.startswith(MAGIC) or data[HEAD - 1 : HEAD] != b"\n":
-        raise CheckpointError(f"{name}: not a somcot checkpoint")
+        raise CheckpointError(f"{name}: not a somcot checkpoint; name another file")
     block = data[HEAD:]
     if hashlib.sha256(block).hexdigest().encode("ascii") != data[len(MAGIC) : HEAD - 1]:
         raise CheckpointError(f"{name}: damaged (its SHA-256 sum does not match); restore an older copy")

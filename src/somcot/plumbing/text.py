@@ -41,9 +41,9 @@ def shown_pvalue(pvalue: float | None) -> str:
     Examples
     --------
     >>> shown_pvalue(0.0321), shown_pvalue(1.0)
-    ('0.0321', 'over 0.5')
+    ('0.0321', '> 0.5')
     """
-    return "over 0.5" if pvalue is None or pvalue > 0.5 else f"{pvalue:.3g}"
+    return "> 0.5" if pvalue is None or pvalue > 0.5 else f"{pvalue:.3g}"
 
 
 def label_text(label: Hashable, longest: int = LONGEST) -> str:

@@ -387,8 +387,20 @@ def _pieces(trajectory: Ints, lag: int, sliding: bool) -> list[Ints]:
     return [run[k::lag] for run in runs for k in offsets if len(run) > k + lag]
 
 
-def read_baseline(path: str | os.PathLike[str] | Input, *, format: str | None = None) -> Samples:  # noqa: A002
+def read_baseline(
+    path: str | os.PathLike[str] | Input,
+    *,
+    terminated: bool | str = False,
+    format: str | None = None,  # noqa: A002
+) -> Samples:
     """Read a recording written by `Samples.save` or ``somcot baseline``, with the attributes of its sequences.
+
+    Parameters
+    ----------
+    path : path
+    terminated : bool or str
+        True: all sequences terminated. Otherwise as recorded; the name of a column is for tables only.
+    format : {"somcot"}, optional
 
     Examples
     --------
@@ -401,4 +413,7 @@ def read_baseline(path: str | os.PathLike[str] | Input, *, format: str | None = 
     source = path if isinstance(path, Input) else identify(path, format or "somcot")
     if source.path is None or source.entry is not None:
         raise ValueError(f"{source.name}: a baseline is read from a file of its own, neither packed nor piped; name it")
-    return Samples.load(source.path)
+    samples = Samples.load(source.path)
+    if terminated is True and samples.offsets is not None:
+        return replace(samples, terminated=np.ones(samples.n_episodes, dtype=np.bool_))
+    return samples

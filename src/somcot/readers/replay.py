@@ -27,6 +27,7 @@ _NAMES: dict[str, tuple[Any, ...]] = {
     "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", ("next", "observation")),
     "terminated": ("terminated", "terminals", "terminations", ("next", "terminated")),
     "truncated": ("truncated", "timeouts", "truncations", ("next", "truncated")),
+    "done": ("dones", "done", ("next", "done")),  # either of the two
 }
 
 
@@ -49,7 +50,8 @@ def from_replay_buffer(buffer: Buffer, *, encode: Encoder = None) -> RecordedMDP
     buffer : replay buffer
         Of Stable-Baselines3 or CleanRL, d3rlpy (a buffer or a list of episodes), TorchRL (a buffer or a TensorDict) or
         Minari (a dataset), or a mapping with the arrays observations, actions, rewards, next_observations, terminals
-        and timeouts. It is read by its attributes, so the package it comes from is not imported.
+        and timeouts (or dones: every end that is not a timeout is then a termination). It is read by its attributes,
+        so the package it comes from is not imported.
     encode : callable, Bins or Cells, optional
         Turns observations into states: a function of all observations, shape (n, ...), that returns a label (or a row
         of integers) for each; `Bins`; or the cells of `somcot.discretise`. By default observations are states, which
@@ -194,12 +196,15 @@ def _of_mapping(buffer: Buffer) -> Transitions:
     parts = {name: _part(held, names) for name, names in _NAMES.items()}
     for name in ("observations", "actions", "rewards"):
         if parts[name] is None:
-            raise ValueError(f"buffer: found no {name} among {', '.join(map(str, held.keys()))}")
+            raise ValueError(f"buffer: found no {name} among {', '.join(map(str, held.keys())) or 'no entries'}")
     rewards = np.asarray(parts["rewards"], dtype=np.float64)
     n = rewards.size
-    terminated, truncated = (
-        np.zeros(n, np.bool_) if parts[name] is None else _flags(parts[name]) for name in ("terminated", "truncated")
-    )
+    terminated, truncated, done = (_ends(parts[name], name, n) for name in ("terminated", "truncated", "done"))
+    if parts["terminated"] is None:
+        if parts["done"] is None:
+            warn(Note("ends-not-stored", "buffer"), DataWarning)
+        # As in `_of_ring`: without timeouts every end counts as a termination.
+        terminated = done & ~truncated
     if parts["next_observations"] is None:
         raise ValueError(
             "buffer: found no next_observations; shift observations by a step, and leave out the last step of each "
@@ -213,9 +218,8 @@ def _of_mapping(buffer: Buffer) -> Transitions:
     lead = _lead(rewards.shape)
     if len(lead) > 1:  # several environments side by side, in time along the last of these axes
         # Neighbouring environments follow each other in the flattened arrays; this keeps them apart.
-        truncated = truncated.reshape(lead) | (np.arange(lead[-1]) == lead[-1] - 1)
-        terminated = terminated.reshape(lead)
-    return Transitions(seen, actions, rewards.ravel(), later, terminated.ravel(), (truncated & ~terminated).ravel())
+        truncated = truncated | (np.arange(n) % lead[-1] == lead[-1] - 1)
+    return Transitions(seen, actions, rewards.ravel(), later, terminated, truncated & ~terminated)
 
 
 def _part(held: Any, names: tuple[Any, ...]) -> Array | None:
@@ -249,6 +253,14 @@ def _flat(array: Array, shape: tuple[int, ...]) -> Array:
 def _flags(values: Any) -> Bools:
     array = _array(values)
     return array if array.dtype == np.bool_ else array != 0
+
+
+def _ends(values: Array | None, name: str, n: int) -> Bools:
+    """Flags of all steps in a row, whatever their axes; none is set if they are not stored."""
+    flags = np.zeros(n, np.bool_) if values is None else _flags(values).ravel()
+    if len(flags) != n:
+        raise ValueError(f"buffer: it has {len(flags)} {name} and {n} rewards, expected as many")
+    return flags
 
 
 def _joined(parts: list[Transitions]) -> Transitions:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from somcot import costs
 from somcot.chains import MarkovChain
-from somcot.plumbing.arrays import Array, Bools, Floats, Ints
+from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import check_flag, check_labels, check_rng, not_sparse
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.html import SHOWN, Table, card
@@ -34,6 +34,8 @@ __all__ = [
     "Counts",
     "choose_start",
     "counts_card",
+    "joined_rewards",
+    "joined_start",
 ]
 
 
@@ -183,7 +185,9 @@ class Counts:
                 f"other: its discount is {other.discount}, this one's is {self.discount}; only episodes, or samples "
                 "of the same discount, can be merged"
             )
-        refuse_lookalikes("other", [*self.states, *other.states], {type(s) for s in (*self.states, *other.states)})
+        kinds = {type(label) for label in (*self.states, *other.states)}
+        if len(kinds) > 1:  # labels of one type cannot be confused
+            refuse_lookalikes("other", [*self.states, *other.states], kinds)
         union = tuple(dict.fromkeys([*self.states, *other.states]))
         index = {label: i for i, label in enumerate(union)}
         kept = np.arange(len(self.states), dtype=np.int32)
@@ -199,7 +203,7 @@ class Counts:
             if self.edges is not None:
                 edges, now, following = self.edges.then(edges)
                 pairs.append(count_pairs(now, following, n))
-        start = recording.joined_start(self.initial, kept, other.initial, moved, n)
+        start = joined_start(self.initial, kept, other.initial, moved, n)
         return Counts(
             union,
             added(pairs),
@@ -210,7 +214,7 @@ class Counts:
             # A known distribution replaces the stationary one.
             stationary=start is None and (self.stationary or other.stationary),
             discount=self.discount,
-            rewards=recording.joined_rewards(self.rewards, kept, other.rewards, moved, n),
+            rewards=joined_rewards(self.rewards, kept, other.rewards, moved, n),
             n_gaps=self.n_gaps + other.n_gaps,
             overlap=max(self.overlap, other.overlap),
             edges=edges,
@@ -391,6 +395,33 @@ def choose_start(
             "leave out terminated, or initial"
         )
     return None, True
+
+
+def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
+    """The initial distribution known to either side, placed among n states; conflicting ones are refused."""
+    laws = []
+    for initial, places in ((a, at_a), (b, at_b)):
+        if initial is not None:
+            laws.append(np.zeros(n))
+            laws[-1][places] = initial
+    if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
+        raise ValueError("other: its known initial distribution differs; only the same process can be merged")
+    return laws[0] if laws else None
+
+
+def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b: Codes, n: int) -> RewardSums | None:
+    """Sum of the rewards of both sides, placed among n states."""
+    if a is None and b is None:
+        return None
+    parts = [np.zeros((3, n)), np.zeros((3, n))]
+    for part, sums, places in zip(parts, (a, b), (at_a, at_b), strict=True):
+        if sums is not None:
+            part[:, places] = sums
+    total, number, squares = parts[0] + parts[1]
+    (total_a, n_a, _), (total_b, n_b, _) = parts
+    apart = np.where((n_a > 0) & (n_b > 0), total_a / np.maximum(n_a, 1) - total_b / np.maximum(n_b, 1), 0.0)
+    # The parallel-axis formula for two groups.
+    return RewardSums(total, number.astype(np.int64), squares + apart**2 * n_a * n_b / np.maximum(number, 1.0))
 
 
 def _placed(values: Array, places: Array, n: int) -> Array:

@@ -28,10 +28,12 @@ from numpy.typing import ArrayLike, NDArray
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Array, Floats, one_blas_thread
 from somcot.plumbing.checks import (
+    DENSE_LIMIT,
     check_count,
     check_discount,
     check_finite,
     check_labels,
+    is_sparse_enough,
     probability_vector,
     real_array,
 )
@@ -49,7 +51,6 @@ __all__ = [
     "fit_flow",
     "fit_flow_and_start",
     "flow_mle",
-    "is_sparse_enough",
 ]
 
 
@@ -57,7 +58,6 @@ __all__ = [
 
 TARGET = 1e-12  # flow violation at which the iteration stops, relative to the initial mass 1 - discount
 ACCEPTED = 1e-7  # flow violation that rounding may leave behind when the data contradict the flow
-DENSE_LIMIT = 200
 
 
 class FlowStatus(enum.StrEnum):
@@ -364,11 +364,6 @@ def flow_mle(
     if fit.status is not FlowStatus.CONVERGED:
         fit = _raw_frequencies(core, fit, discount, start_known=start is not None)
     return _estimate(core, seen, fit, discount, labels, assumed)
-
-
-def is_sparse_enough(n: int, n_entries: int) -> bool:
-    """Whether an (n, n) matrix with this many nonzero entries is better stored sparse."""
-    return n > DENSE_LIMIT and n_entries < 0.1 * n * n
 
 
 def _transitions(counts: object) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, int]:

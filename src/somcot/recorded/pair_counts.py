@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
-from somcot.plumbing.checks import real_array
-from somcot.recorded.flow import is_sparse_enough
+from somcot.plumbing.checks import is_sparse_enough, real_array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -359,30 +359,3 @@ def joined_flags(a: Flags | None, n_a: int, b: Flags | None, n_b: int) -> Flags 
         return None
     parts = [np.zeros(n, dtype=np.bool_) if flags is None else flags for flags, n in ((a, n_a), (b, n_b))]
     return np.concatenate(parts)
-
-
-def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
-    """The initial distribution known to either side, placed among n states; conflicting ones are refused."""
-    laws = []
-    for initial, places in ((a, at_a), (b, at_b)):
-        if initial is not None:
-            laws.append(np.zeros(n))
-            laws[-1][places] = initial
-    if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
-        raise ValueError("other: its known initial distribution differs; only the same process can be merged")
-    return laws[0] if laws else None
-
-
-def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b: Codes, n: int) -> RewardSums | None:
-    """Sum of the rewards of both sides, placed among n states."""
-    if a is None and b is None:
-        return None
-    parts = [np.zeros((3, n)), np.zeros((3, n))]
-    for part, sums, places in zip(parts, (a, b), (at_a, at_b), strict=True):
-        if sums is not None:
-            part[:, places] = sums
-    total, number, squares = parts[0] + parts[1]
-    (total_a, n_a, _), (total_b, n_b, _) = parts
-    apart = np.where((n_a > 0) & (n_b > 0), total_a / np.maximum(n_a, 1) - total_b / np.maximum(n_b, 1), 0.0)
-    # The parallel-axis formula for two groups.
-    return RewardSums(total, number.astype(np.int64), squares + apart**2 * n_a * n_b / np.maximum(number, 1.0))

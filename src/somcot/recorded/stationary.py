@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from somcot.plumbing.linear_systems import Kernel
 
 __all__ = [
-    "Kept",
+    "KeptSteps",
     "RecurrentPart",
     "is_stationary_start",
     "largest_connected",
@@ -42,7 +42,7 @@ __all__ = [
 # --- The largest strongly connected set of a recording
 
 
-class Kept(NamedTuple):
+class KeptSteps(NamedTuple):
     """Steps between the kept states, renumbered, and the remaining episodes with their lengths."""
 
     now: Codes
@@ -76,14 +76,14 @@ def largest_connected(counts: PairCounts) -> NDArray[np.bool_]:
     return members
 
 
-def restricted(now: Codes, following: Codes, offsets: NDArray[np.int64], members: NDArray[np.bool_]) -> Kept:
+def restricted(now: Codes, following: Codes, offsets: NDArray[np.int64], members: NDArray[np.bool_]) -> KeptSteps:
     """Steps inside the set. An episode that leaves it does not return, so it stays in one piece."""
     inside = members[now] & members[following]
     episode = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[inside]
     lengths = np.bincount(episode, minlength=len(offsets) - 1)
     episodes = np.flatnonzero(lengths)
     place = (np.cumsum(members) - 1).astype(np.int32)
-    return Kept(
+    return KeptSteps(
         place[now[inside]], place[following[inside]], np.concatenate([[0], np.cumsum(lengths[episodes])]), episodes
     )
 

@@ -17,6 +17,7 @@ from somcot.plumbing.checks import check_count, check_labels
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
 from somcot.recorded import recording
+from somcot.recorded.counts import joined_rewards, joined_start
 from somcot.recorded.labels import refuse_lookalikes
 from somcot.recorded.stationary import largest_connected, restricted
 
@@ -221,7 +222,7 @@ def merged(samples: Samples, other: Samples) -> Samples:
     moved = np.array([index[label] for label in other.states], dtype=np.int32)
     kept = np.arange(samples.n_states, dtype=np.int32)
     n = len(union)
-    start = recording.joined_start(samples.initial, kept, other.initial, moved, n)
+    start = joined_start(samples.initial, kept, other.initial, moved, n)
     return replace(
         samples,
         states=union,
@@ -232,7 +233,7 @@ def merged(samples: Samples, other: Samples) -> Samples:
         terminated=recording.joined_flags(samples.terminated, samples.n_units, other.terminated, other.n_units),
         initial=start,
         stationary=start is None and (samples.stationary or other.stationary),
-        rewards=recording.joined_rewards(samples.rewards, kept, other.rewards, moved, n),
+        rewards=joined_rewards(samples.rewards, kept, other.rewards, moved, n),
         episode_attributes={
             name: np.concatenate([values, other.episode_attributes[name]])
             for name, values in samples.episode_attributes.items()

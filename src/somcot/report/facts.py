@@ -41,6 +41,7 @@ from somcot.problem import ChainOrData, Data
 from somcot.report import svg
 from somcot.report.sentences import (
     before_correction,
+    before_end_in_words,
     by_labels,
     certainty,
     continuous_facts,
@@ -249,9 +250,7 @@ def computation(about: ReportInput) -> list[Fact]:
         facts.append(Fact(key, label, text))
 
     if result.before_end is not None:
-        main, share = result.before_end, percent(result.active_share or 1.0)
-        ends = "" if main.low is None or main.high is None else f", {figure(main.low)} to {figure(main.high)}"
-        add("before_end", "before the end", f"{figure(main.distance)}{ends}: divided by {share}, the active share")
+        add("before_end", "before the end", before_end_in_words(result.before_end._asdict(), result.active_share))
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
         add("interval", "interval", f"{figure(low)} to {figure(high)} ({100 * level:g} % confidence)")

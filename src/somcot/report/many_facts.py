@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from somcot.plumbing.html import (
     Swatches,
     Table,
     card,
+    escape,
 )
 from somcot.plumbing.notes import arranged, in_words
 from somcot.plumbing.text import decimals, label_text, percent
@@ -152,7 +152,7 @@ def _by_name(matrix: DistanceMatrix, n: int, m: int) -> str:
         for i, j in np.argwhere(which & ~np.isnan(matrix.values)).tolist()
         if not matrix.square or i < j
     ]
-    return f" {'These are' if n <= m - n else 'The others are'} {'; '.join(pairs)}."
+    return f" {'These are' if n <= m - n else 'Not shown to differ:'} {'; '.join(pairs)}."
 
 
 def _extremes(matrix: DistanceMatrix) -> Iterator[str]:

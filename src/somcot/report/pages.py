@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 
 from somcot import __version__
 from somcot.plumbing.files import write_bytes
-from somcot.plumbing.html import Remark, Section, markup
+from somcot.plumbing.html import Remark, Section, escape, markup
 
 __all__ = ["page", "write_page"]
 

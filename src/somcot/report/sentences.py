@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -23,6 +23,7 @@ from somcot.result import Bounds, Claim, Result
 __all__ = [
     "Contribution",
     "before_correction",
+    "before_end_in_words",
     "by_labels",
     "certainty",
     "continuous_facts",
@@ -394,6 +395,19 @@ def before_correction(result: Result) -> tuple[str, str] | None:
     name = "estimated chains" if result.estimate is None else "before correction"
     shown = figure(result.plugin)
     return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
+
+
+def before_end_in_words(ended: Mapping[str, float | None], share: float | None) -> str:
+    """The distance per step before both sequences have ended, with its interval if there is one.
+
+    Examples
+    --------
+    >>> before_end_in_words({"distance": 0.25, "low": 0.15, "high": 0.34}, 0.6)
+    '0.2500, 0.1500 to 0.3400: divided by 60.0 %, the active share'
+    """
+    low, high = ended["low"], ended["high"]
+    ends = "" if low is None or high is None else f", {figure(low)} to {figure(high)}"
+    return f"{figure(ended['distance'] or 0.0)}{ends}: divided by {percent(share or 1.0)}, the active share"
 
 
 def mix_in_words(distance: float, mix: float | None) -> str:

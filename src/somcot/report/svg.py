@@ -9,7 +9,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from somcot.cells import Cells
 from somcot.contributions import Findings
 from somcot.plumbing.arrays import Bools, Floats
-from somcot.plumbing.html import place_labels, shortened
+from somcot.plumbing.html import escape, place_labels, shortened
 from somcot.plumbing.text import LONGEST, figure, label_text
 from somcot.samples import Samples
 

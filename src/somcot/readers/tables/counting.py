@@ -33,9 +33,9 @@ from somcot.readers.tables.streaming_counts import (
     sequence_column,
     whole_numbers,
 )
-from somcot.recorded.counts import Counts, Start
+from somcot.recorded.counts import Counts, Start, joined_rewards
 from somcot.recorded.pair_counts import PairCounts, added
-from somcot.recorded.recording import RewardSums, joined_rewards
+from somcot.recorded.recording import RewardSums
 
 __all__ = ["count_table"]
 
