@@ -262,7 +262,8 @@ def test_notes_are_a_list_in_the_names_of_the_files(command: Command, tmp_path: 
     shown = command("distance", "a.npy", "b.npy", "--lag", "2", "--sliding", "--discount", "0.5", cwd=tmp_path).stdout
     assert "\nNotes\n" in shown
     assert "- a.npy and b.npy: steps overlap (--sliding)" in shown
-    assert shown.count("overlap") == 1
+    assert shown.count("steps overlap") == 1
+    assert "[overlapping-steps]" in " ".join(shown.split())  # for `somcot explain`
     assert "mind" not in shown
     assert not re.search(r"[- ][xyAB]: ", shown)
 

@@ -77,7 +77,8 @@ def test_wide_terminals_show_tables_side_by_side(recorded: ShownResult) -> None:
 def test_notes_are_said_once_of_both_the_most_important_first(recorded: ShownResult) -> None:
     text = shown(recorded, 120)
     notes = [line.rstrip() for line in text.splitlines() if line.startswith("- ")]
-    assert [notes[0][:15], notes[-1]] == ["- steps overlap", "- may.csv and june.csv: 1 trace has no event"]
+    assert notes[0].startswith("- steps overlap")
+    assert notes[-1] == "- may.csv and june.csv: 1 trace has no event [empty-traces]"
 
 
 def test_known_chains_are_proved_and_nothing_of_them_is_chance() -> None:
@@ -132,3 +133,12 @@ def test_only_attributes_with_values_are_called_known(tmp_path: Path) -> None:
     shown = " ".join(CliRunner().invoke(app, ["info", str(tmp_path / "a.json")]).stdout.split())
     assert "task, agent are known" in shown
     assert "cost" not in shown
+
+
+def test_notes_have_codes_and_at_most_two_are_alike() -> None:
+    screen = StringIO()
+    few = [Note("few-visits", f"week {k}", counts=f"{k} transition(s) out of 'a'", effect="interval") for k in range(5)]
+    screens.show_notes(Console(file=screen, width=200), [*few, "mind the gap", *few])
+    lines = screen.getvalue().splitlines()
+    assert [line.rstrip().endswith("[few-visits]") for line in lines[1:]] == [True, True, False, False]
+    assert lines[-1].startswith("- and 3 more")

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from scipy.stats import fisher_exact
+from scipy.stats import fisher_exact, hypergeom
 
 import somcot
 from somcot import report
-from somcot.inference.findings import count_visits
+from somcot.inference.findings import count_visits, hypergeometric_pvalues
 from somcot.inference.strata import strata_of
 
 PAGES = ["home", "search", "product", "cart", "paid"]
@@ -131,6 +131,36 @@ def test_they_are_saved(rare: somcot.Result, tmp_path: Path) -> None:
     assert again.before_end == rare.before_end
     with pytest.raises(ValueError, match="confidence: a result that was loaded"):
         again.matches(confidence=0.9)
+
+
+def test_exact_pvalues_are_those_of_scipy() -> None:
+    """Twice the smaller tail, for small and large numbers, in both tails and at the ends of the range."""
+    rng = np.random.default_rng(0)
+    for size in (3, 40, 2000, 200_000):
+        m, k = rng.integers(1, size, (2, 300))
+        drawn = (rng.random(300) * (m + k + 1)).astype(int)
+        low, high = np.maximum(drawn - k, 0), np.minimum(drawn, m)
+        near = drawn * (m / (m + k)) + 3.0 * rng.normal(size=300) * np.sqrt(drawn * 0.25)
+        a = np.clip(np.where(rng.random(300) < 0.2, low, near.round()), low, high).astype(int)
+        tails = hypergeom.cdf(a, m + k, m, drawn), hypergeom.sf(a - 1, m + k, m, drawn)
+        np.testing.assert_allclose(hypergeometric_pvalues(a, m, k, drawn), np.minimum(2 * np.minimum(*tails), 1), 1e-7)
+
+
+@pytest.mark.parametrize("n", [4, 300])  # keys of 16 bits, and of more
+def test_states_and_steps_by_sequence_are_counted(n: int) -> None:
+    rng = np.random.default_rng(n)
+    sides = [[rng.integers(0, n, rng.integers(2, 9)).tolist() for _ in range(80)] for _ in range(2)]
+    x, y = (somcot.Samples.from_trajectories(side, states=range(n)) for side in sides)
+    visits = count_visits(x, y, None, (x.states, y.states))
+    for tally, items in (
+        (visits.states, lambda path: path),
+        (visits.steps, lambda path: [a * n + b for a, b in itertools.pairwise(path)]),
+    ):
+        for row, side in enumerate(sides):
+            every = [items(path) for path in side]
+            for key, events, units in zip(tally.keys, tally.events[row], tally.units[row], strict=True):
+                assert events == sum(own.count(key) for own in every)
+                assert units == sum(key in own for own in every)
 
 
 # --- Before the end

@@ -100,7 +100,7 @@ def test_a_folder_of_mixed_formats_and_other_files(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"passed": 3}')
     (tmp_path / "results.csv").write_text("a,b\n1,2\n")
     (tmp_path / "cut.json").write_text(EXAMPLES["tau-bench"][:200])
-    with noted("files-left-out", n=2):
+    with noted("files-left-out", n=3):
         samples = from_traces(tmp_path)
     assert samples.n_episodes == len(EXAMPLES)
 

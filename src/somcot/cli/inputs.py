@@ -274,13 +274,16 @@ def read_two_groups(
     attributes: Sequence[str] = (),
 ) -> tuple[NamedProcess, NamedProcess]:
     """Two groups of one file: those that are named, or the only two."""
-    from somcot.readers.tables.groups import PERIODS
+    from somcot.readers.tables.groups import LEAST, PERIODS
 
     groups = read_groups(file, by, reading, reward, attributes)
     labels = {str(label): label for label in groups}
     for name in chosen or ():
         if name not in labels:
-            raise ValueError(f"--groups: there is no group {name!r}; the groups are {listing(list(labels), 12)}")
+            raise ValueError(
+                f"--groups: there is no group {name!r} with at least {LEAST} transitions; the groups are "
+                f"{listing(list(labels), 12)}"
+            )
     if chosen is None and len(groups) > 2:
         raise ValueError(
             f"--by {by}: {len(groups)} groups, {listing(list(labels), 12)}; name two of them with --groups A B, or "

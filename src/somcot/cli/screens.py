@@ -19,6 +19,7 @@ from somcot.cli.inputs import NamedProcess, Size, duration, known_attributes, re
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
+from somcot.plumbing.notes import Note
 from somcot.plumbing.text import label_text, listed_label, percent, shown_pvalue
 from somcot.result import Status
 from somcot.samples import Samples
@@ -108,20 +109,25 @@ def _cut(text: str) -> str:
 
 
 def _notes(notes: Notes) -> Group:
-    """Notes as a list with hanging indents."""
+    """Notes as a list with hanging indents, with their codes for `somcot explain`."""
     grid = Grid.grid(padding=(0, 1))
     for note in notes.items:
-        grid.add_row(Text("-", style="yellow"), Text(note, style="yellow"))
+        code = (f" [{note.code}]", "dim") if isinstance(note, Note) else ""
+        grid.add_row(Text("-", style="yellow"), Text.assemble((note, "yellow"), code))
     return Group(Text("Notes", style="bold yellow"), grid)
 
 
 def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) -> None:
-    """Print notes, at most `most` of them."""
+    """Print notes, at most `most` of them and two of a kind."""
     # Several parts of a computation may issue the same note.
     notes = list(dict.fromkeys(messages))
-    more = [f"and {len(notes) - most} more (--json has all)"] if len(notes) > most else []
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        kinds.setdefault(note.code if isinstance(note, Note) else note, []).append(note)
+    kept = [note for alike in kinds.values() for note in alike[:_ALIKE]][:most]
+    more = [f"and {len(notes) - len(kept)} more (--json has all)"] if len(notes) > len(kept) else []
     if notes:
-        console.print(_notes(Notes([*notes[:most], *more])))
+        console.print(_notes(Notes([*kept, *more])))
 
 
 def file_name(name: str, longest: int = 36) -> str:
@@ -337,6 +343,7 @@ _PROCESSES = 12  # more processes are listed as pairs instead of a matrix
 _PAIRS = 10  # nearest and farthest pairs listed
 _COMPARISONS = 40  # comparisons of periods listed
 _FEW_NOTES = 8
+_ALIKE = 2  # notes with the same code, about different groups or periods
 
 
 def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
@@ -358,7 +365,7 @@ def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(matrix.labels) <= _PROCESSES and wide <= screen.width
     screen.print(table if fits else _pair_table(matrix))
-    show_notes(screen, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
+    show_notes(screen, notes, most=_FEW_NOTES)
 
 
 def _matrix_table(matrix: DistanceMatrix) -> Grid:
@@ -429,7 +436,7 @@ def show_selection(screen: Console, name: Hashable, selection: Selection, notes:
         ends = f"[{short(row.low)}, {short(row.high)}]"
         table.add_row(Text(label_text(row.name, 40)), short(row.distance), ends, mark)
     screen.print(table)
-    show_notes(screen, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
+    show_notes(screen, notes, most=_FEW_NOTES)
 
 
 def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
@@ -453,4 +460,4 @@ def show_drift(console: Console, drift: Drift, notes: Iterable[str]) -> None:
             ),
         ],
     )
-    show_notes(console, (label_text(note, 2000) for note in notes), most=_FEW_NOTES)
+    show_notes(console, notes, most=_FEW_NOTES)

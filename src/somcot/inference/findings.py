@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from somcot.contributions import Findings, RowCounts, StateChange, StepChange, Tally, Visits, names_count
 from somcot.couplings import Match, MatchInterval
@@ -30,9 +31,10 @@ from somcot.problem import Data, UnitProblem
 from somcot.result import Result
 from somcot.samples import Samples
 
-__all__ = ["count_visits", "findings", "matches", "shown_matches", "spread"]
+__all__ = ["count_visits", "findings", "hypergeometric_pvalues", "matches", "shown_matches", "spread"]
 
 _LEVEL = 0.05
+_NEGLIGIBLE = 1e-17  # of a tail
 
 
 def spread(keys: Ints, side_keys: Ints, values: Floats) -> Floats:
@@ -167,8 +169,8 @@ def count_visits(
         return Visits(_untested(data, place, n, steps=False), _untested(data, place, n, steps=True), None)
     sizes = len(engine.bounds[0]) - 1, len(engine.bounds[1]) - 1
     groups = np.zeros(sum(sizes), dtype=np.int64) if strata is None else strata.pooled
-    kept = [_units(side, own, place, n) for side, own in zip(engine.recordings, engine.bounds, strict=True)]
-    tables = [_tested([side[k] for side in kept], sizes, groups) for k in (0, 1)]
+    sides = list(zip(engine.recordings, engine.bounds, strict=True))
+    tables = [_tested([_cells(*side, place, steps=steps) for side in sides], sizes, groups) for steps in (False, True)]
     # Blocks are more numerous than the sequences they were cut from.
     whole = sum(sizes) == engine.pooled.n_episodes
     return Visits(tables[0], tables[1], sizes, "sequences" if whole else "blocks")
@@ -193,43 +195,58 @@ def _untested(data: tuple[Data | None, Data | None], place: dict[Hashable, int],
     return Tally(keys, events, np.full(events.shape, -1), np.full(len(keys), np.nan), np.ones(len(keys)))
 
 
-_Cells = tuple[Ints, Ints, Ints]  # keys, units and counts of what occurs
+class _Cells(NamedTuple):
+    """How often what occurs does so in each unit: `units` and `counts` of key number k are from ``first[k]`` on."""
+
+    keys: Ints
+    first: Ints
+    units: NDArray[np.int32]
+    counts: NDArray[np.int32]
 
 
-def _units(samples: Samples, bounds: Ints, place: dict[Hashable, int], n: int) -> tuple[_Cells, _Cells]:
-    """How often each state and each step occurs in each unit: keys, units and counts."""
+def _cells(samples: Samples, bounds: Ints, place: dict[Hashable, int], *, steps: bool) -> _Cells:
+    """How often each state or each step occurs in each unit."""
     assert samples.offsets is not None
-    numbers = np.array([place[label] for label in samples.states], dtype=np.int64)
-    now, following = numbers[samples.now], numbers[samples.following]
-    unit = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    last = samples.offsets[1:] - 1  # the last state of a sequence begins no step, but it is visited
-    events = np.append(now, following[last]), np.append(unit, unit[last])
-    return _cells(*events, len(bounds) - 1), _cells(now * n + following, unit, len(bounds) - 1)
-
-
-def _cells(keys: Ints, units: Ints, n_units: int) -> _Cells:
-    own, which = np.unique(keys, return_inverse=True)
-    cells, counts = np.unique(which * n_units + units, return_counts=True)
-    return own[cells // n_units], cells % n_units, counts
+    n = len(place)
+    # Numbers of at most 16 bits are sorted in linear time.
+    numbers = np.array([place[label] for label in samples.states], dtype=np.min_scalar_type(n * n))
+    keys = numbers[samples.now]
+    units = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    if steps:
+        keys = keys * n + numbers[samples.following]
+    else:  # the last state of a sequence begins no step, but it is visited
+        ends = samples.offsets[1:]
+        keys = np.insert(keys, ends, numbers[samples.following[ends - 1]])
+        units = np.insert(units, ends, units[ends - 1])
+    order = np.argsort(keys, kind="stable")  # keeps the units of a key in order
+    keys, units = keys[order], units[order]
+    del order  # as large as everything else together
+    other = np.append(True, keys[1:] != keys[:-1])
+    begin = np.flatnonzero(np.append(True, units[1:] != units[:-1]) | other)
+    first = np.append(np.flatnonzero(other[begin]), len(begin))
+    counts = np.diff(begin, append=len(keys)).astype(np.int32)
+    return _Cells(keys[begin[first[:-1]]].astype(np.int64), first, units[begin], counts)
 
 
 def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Tally:
     """Counts of what occurs, and exact p-values of equal numbers of units above a threshold."""
-    keys = np.union1d(sides[0][0], sides[1][0])
-    at = [np.searchsorted(keys, side[0]) for side in sides]
-    events = np.stack([np.bincount(k, side[2], len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)])
+    keys = np.union1d(sides[0].keys, sides[1].keys)
+    at = [np.repeat(np.searchsorted(keys, side.keys).astype(np.int32), np.diff(side.first)) for side in sides]
+    events = np.stack(
+        [np.bincount(k, side.counts, len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)]
+    )
     units = np.stack([np.bincount(k, minlength=len(keys)) for k in at])
     threshold = np.zeros(len(keys), dtype=np.int64)
     # What most units contain is compared by how often they do, at the threshold that divides the units most evenly.
     often = np.flatnonzero(units.sum(axis=0) > sum(sizes) / 2)
     for k in often.tolist():
-        counts = np.sort(np.concatenate([side[2][own == k] for side, own in zip(sides, at, strict=True)]))
+        counts = np.sort(np.concatenate([side.counts[own == k] for side, own in zip(sides, at, strict=True)]))
         levels = np.append(0, np.unique(counts))
         above = len(counts) - np.searchsorted(counts, levels, side="right")
         threshold[k] = levels[np.argmin(np.abs(above - sum(sizes) / 2))]
     n_groups, whose = int(groups.max()) + 1, (groups[: sizes[0]], groups[sizes[0] :])
     above = np.stack([
-        np.bincount((own * n_groups + group[side[1]])[side[2] > threshold[own]], minlength=len(keys) * n_groups)
+        np.bincount((own * n_groups + group[side.units])[side.counts > threshold[own]], minlength=len(keys) * n_groups)
         for side, own, group in zip(sides, at, whose, strict=True)
     ]).reshape(2, len(keys), n_groups)  # fmt: skip
     members = np.stack([np.bincount(group, minlength=n_groups) for group in whose])
@@ -242,24 +259,47 @@ def _exact_pvalues(above: Ints, members: Ints) -> tuple[Floats, Floats]:
     `above` is (2, n_keys, n_groups), `members` (2, n_groups): units are exchangeable within groups. Also the least
     p-value that any outcome with these margins has.
     """
-    from scipy.stats import hypergeom  # slow to import and rarely needed
-
     total, (m, k) = above.sum(axis=0), members
     low, high = np.maximum(total - k, 0), np.minimum(total, m)
     if len(m) == 1:
-        a, size = above[0, :, 0], int(m[0] + k[0])
-        lower, upper = hypergeom.cdf(a, size, total[:, 0], m[0]), hypergeom.sf(a - 1, size, total[:, 0], m[0])
-        ends = [hypergeom.pmf(end[:, 0], size, total[:, 0], m[0]) for end in (low, high)]
-        return np.minimum(2.0 * np.minimum(lower, upper), 1.0), np.minimum(2.0 * np.minimum(*ends), 1.0)
+        ends = [_hypergeometric(end[:, 0], m[0], k[0], total[:, 0]) for end in (low, high)]
+        pvalues = hypergeometric_pvalues(above[0, :, 0], m[0], k[0], total[:, 0])
+        return pvalues, np.minimum(2.0 * np.minimum(*ends), 1.0)
     pvalues, least = np.empty(len(total)), np.empty(len(total))
     for row, (seen, start, end) in enumerate(zip(total, low, high, strict=True)):
         law = np.ones(1)
         for g in np.flatnonzero(end > start).tolist():  # groups in which anything can differ
-            law = np.convolve(law, hypergeom.pmf(np.arange(start[g], end[g] + 1), m[g] + k[g], seen[g], m[g]))
+            law = np.convolve(law, _hypergeometric(np.arange(start[g], end[g] + 1), m[g], k[g], seen[g]))
         at = int(above[0, row].sum() - start.sum())
         pvalues[row] = min(2.0 * min(law[: at + 1].sum(), law[at:].sum()), 1.0)
         least[row] = min(2.0 * min(law[0], law[-1]), 1.0)
     return pvalues, least
+
+
+def hypergeometric_pvalues(a: ArrayLike, m: ArrayLike, k: ArrayLike, drawn: ArrayLike) -> Floats:
+    """Twice the smaller tail, at most 1, at `a` marked units of `drawn` ones from `m` marked and `k` others."""
+    # SciPy's distributions would take longer to import than a comparison of two small logs.
+    a, m, k, drawn = np.broadcast_arrays(*(np.asarray(number, dtype=np.float64) for number in (a, m, k, drawn)))
+    here, right = _hypergeometric(a, m, k, drawn), a * (m + k) >= drawn * m
+    # The tail away from the mean, whose terms fall; a lower tail is an upper one of the others.
+    a, m, k = np.where(right, a, drawn - a), np.where(right, m, k), np.where(right, k, m)
+    term, tail = np.ones(a.shape), np.ones(a.shape)
+    while np.any(term > _NEGLIGIBLE * tail):
+        term = term * ((m - a) * (drawn - a) / ((a + 1.0) * (k - drawn + a + 1.0)))
+        tail, a = tail + term, a + 1.0
+    tail = np.minimum(here * tail, 1.0)
+    return np.minimum(2.0 * np.minimum(tail, 1.0 - tail + here), 1.0)
+
+
+def _hypergeometric(a: ArrayLike, m: ArrayLike, k: ArrayLike, drawn: ArrayLike) -> Floats:
+    """The probability of `a` marked units."""
+    from scipy.special import gammaln
+
+    def ways(n: ArrayLike, r: ArrayLike) -> Floats:
+        n, r = np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64)
+        return np.asarray(gammaln(n + 1.0) - gammaln(r + 1.0) - gammaln(n - r + 1.0))
+
+    return np.asarray(np.exp(ways(m, a) + ways(k, np.subtract(drawn, a)) - ways(np.add(m, k), drawn)))
 
 
 # --- Corresponding states with intervals

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from somcot.contributions import ContributionInputs, Contributions, PairShare, RowCounts, TransitionShare, names_count
 from somcot.core.pairs import reachable_pairs
 from somcot.core.sweep import Sweep
-from somcot.inference.findings import count_visits, spread
+from somcot.inference.findings import count_visits, hypergeometric_pvalues, spread
 from somcot.inference.model import Model
 from somcot.inference.permutation import Groups
 from somcot.inference.statistics import adjusted_pvalues, permute
@@ -209,7 +209,7 @@ def _transitions(result: Result, makeup: ContributionInputs, n: int, apart: bool
     variance = _effect(result) * variance if _judged(result) else np.full_like(variance, np.nan)
     error = np.abs(entries.slope) * np.sqrt(variance)
     marked = np.zeros(len(amount), np.bool_)
-    if apart:  # otherwise nothing is marked, and SciPy's distributions need not be imported
+    if apart:  # otherwise nothing is marked
         pvalues = _with_effect(_difference_pvalues(entries), _effect(result))
         marked = benjamini_hochberg(pvalues, len(pvalues))
     order = [int(k) for k in np.argsort(-amount, kind="stable")[:n] if amount[k] > 0]
@@ -265,22 +265,22 @@ class _RowErrors(NamedTuple):
 
 def _difference_pvalues(entries: _Entries) -> Floats:
     """Exact two-sided p-values of equal probabilities: Fisher's for two recordings, binomial against a known chain."""
-    from scipy.stats import binom, hypergeom  # slow to import and rarely needed
+    from scipy.special import bdtr, bdtrc
 
     pvalues = np.ones(len(entries.p))
     two = (entries.rows_x > 0) & (entries.rows_y > 0)
     if two.any():
         a, b, m, k = entries.seen_x[two], entries.seen_y[two], entries.rows_x[two], entries.rows_y[two]
-        tails = hypergeom.cdf(a, m + k, a + b, m), hypergeom.sf(a - 1, m + k, a + b, m)
         # Twice the smaller tail: conservative, but valid for skewed distributions.
-        pvalues[two] = np.minimum(1.0, 2.0 * np.minimum(*tails))
+        pvalues[two] = hypergeometric_pvalues(a, m, k, a + b)
     for seen, rows, other_rows, truth in (
         (entries.seen_x, entries.rows_x, entries.rows_y, entries.q),
         (entries.seen_y, entries.rows_y, entries.rows_x, entries.p),
     ):
         one = (rows > 0) & (other_rows == 0)
         if one.any():
-            tails = binom.cdf(seen[one], rows[one], truth[one]), binom.sf(seen[one] - 1, rows[one], truth[one])
+            n = rows[one].astype(np.int64)
+            tails = bdtr(seen[one], n, truth[one]), bdtrc(seen[one] - 1, n, truth[one])
             pvalues[one] = np.minimum(1.0, 2.0 * np.minimum(*tails))
     known = (entries.rows_x == 0) & (entries.rows_y == 0)
     # Between known chains every difference is certain.

@@ -238,7 +238,7 @@ def _of_parts(name: str, path: Path | None, parts: list[Part], format: str | Non
         raise ValueError(f"{name}: a folder without tables; expected files ending in {known}, or name a file")
     in_json = [part for part in parts if part.format in ("json", "jsonl", "traces")]
     if format in (None, "traces") and in_json and _hold_traces(in_json):
-        return Input(name, "traces", path, parts=tuple(in_json))
+        return Input(name, "traces", path, parts=tuple(parts))  # other files are counted when it is read
     other = next((part for part in parts if part.format != parts[0].format), None)
     if other is not None:
         first, second = (part.entry or part.path.name for part in (parts[0], other))

@@ -313,6 +313,9 @@ def _sessions(source: Input, rules: StateRules, tally: _Tally) -> Iterator[Sessi
     root = source.path if source.path is not None and source.path.is_dir() else None
     for part in parts:
         name = _name(part, root)
+        if part.format not in ("json", "jsonl", "traces"):
+            tally.files.append((name, f"a {part.format} file"))
+            continue
         before, lines, values = 0, tally.n_lines, tally.n_values
         try:
             with open_bytes(part) as stream:
