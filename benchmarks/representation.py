@@ -25,6 +25,7 @@ import argparse
 import copy
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ def angles(a: Tensor, b: Tensor) -> Tensor:
     return torch.atan2((1 - cosine**2).clamp_min(1e-9).sqrt(), cosine)
 
 
-BASELINES = {"dbc": dbc, "mico": mico}
+BASELINES: dict[str, Callable[..., torch.nn.Module]] = {"dbc": dbc, "mico": mico}
 
 
 def baseline(method: str, data: Recording, seen: Any, seed: int, setting: dict[str, Any]) -> Floats:

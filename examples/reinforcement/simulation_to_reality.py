@@ -29,7 +29,9 @@ plt.show()
 # %%
 # Where more steps would help most:
 for row in bound.largest_contributions[:3]:
-    print(f"field {row.state}, action {row.action}: tried {row.visits} times, {100 * row.share:.0f} % of the uncertainty")
+    print(
+        f"field {row.state}, action {row.action}: tried {row.visits} times, {100 * row.share:.0f} % of the uncertainty"
+    )
 
 # %%
 # And the truth, which is unknown in practice:

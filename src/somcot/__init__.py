@@ -47,7 +47,7 @@ if _TYPE_CHECKING:  # for readers and type checkers; at run time `__getattr__` d
     from somcot.timed import ContinuousChain, TimeChain
     from somcot.trajectories import Trajectories
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Bounds",

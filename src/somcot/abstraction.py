@@ -118,7 +118,7 @@ class StateAbstraction:
         self.encoder, self.over, self.device, self.rng = encoder, over, device, check_count("rng", rng, 0)
         self.embedding = None if embedding is None else check_count("embedding", embedding)
         self.rounds, self.batch_size = check_count("rounds", rounds), check_count("batch_size", batch_size)
-        if not isinstance(steps, tuple | list) or len(steps) != 2:
+        if np.size(steps) != 2:
             raise ValueError(f"steps: found {steps!r}, expected two numbers: of the encoder, and of each round")
         self.steps = tuple(check_count("steps", n) for n in steps)
         self.learning_rate = check_positive("learning_rate", learning_rate)
@@ -172,7 +172,7 @@ class StateAbstraction:
             raise ValueError(f"encoder: does not take observations of shape {tuple(batch.shape)}: {error}") from None
         if len(shape) != 2 or shape[0] != 2:
             raise ValueError(f"encoder: found output of shape {shape} for two observations, expected (2, features)")
-        return shape[1]
+        return int(shape[1])
 
     def _seen(self, observations: Array) -> Tensor:
         """A batch for the networks."""
@@ -223,7 +223,8 @@ class StateAbstraction:
             return inverse + ((earn(now) - target) ** 2)[mask].mean()
 
         self._minimise([trunk, head, guess, earn], self.steps[0], 2.0, loss)
-        return copy.deepcopy(torch.nn.Sequential(trunk, head))  # the trunk continues to learn, these features do not
+        features: Callable[[Tensor], Tensor] = copy.deepcopy(torch.nn.Sequential(trunk, head))  # the trunk learns on
+        return features
 
     def _refined(
         self, data: _Replay, latest: _Round, train: Ints, trunk: torch.nn.Module, rng: np.random.Generator
@@ -413,7 +414,8 @@ class _Coder(NamedTuple):
 
     def codes(self, points: Floats) -> Ints:
         points = (points - self.mean) / self.spread @ self.axes
-        return self.merged[((self.centres**2).sum(axis=1) - 2.0 * points @ self.centres.T).argmin(axis=1)]
+        nearest: Ints = ((self.centres**2).sum(axis=1) - 2.0 * points @ self.centres.T).argmin(axis=1)
+        return self.merged[nearest]
 
 
 class _Round(NamedTuple):
@@ -443,7 +445,7 @@ class _Replay(NamedTuple):
     def of(cls, given: Any) -> _Replay:
         names = (*_PARTS, "terminated", "truncated")
         held = given if isinstance(given, Mapping) else {name: getattr(given, name, None) for name in names}
-        parts = {name: held.get(name) for name in names}
+        parts: dict[str, Any] = {name: held.get(name) for name in names}
         for name in _PARTS:
             if parts[name] is None:
                 raise ValueError(f"transitions: found no {name}, expected {', '.join(_PARTS)}")

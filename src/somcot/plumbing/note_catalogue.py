@@ -217,8 +217,8 @@ CATALOGUE: dict[str, Kind] = {
         "Bias correction and intervals exist for discounted distances. Here the fitted chains are compared as if they "
         "were known, so two recordings of one process have a positive distance. Compare with the distance of two "
         "halves of one recording to see how large that is."),
-    "average-from-data": Kind(CAUTION, "[[discount=1]]: estimated at discount {discount:.4f}; the estimated chains "
-        "take some {steps:.2g} steps to mix, and transitions missing from the data can change the long-run average",
+    "average-from-data": Kind(CAUTION, "[[discount=1]]: estimated at discount {discount:.4f}; {mixing}transitions "
+        "missing from the data can change the long-run average",
         "The long-run average is discontinuous in the chain: one rare transition can connect two sets of states. The "
         "estimate therefore uses a discount close to 1. Worry if the mixing time is as long as the recording."),
     "few-permutations": Kind(CAUTION, "{episodes} episodes can be assigned to {groups} groups in {ways} ways only, so "
@@ -378,8 +378,8 @@ CATALOGUE: dict[str, Kind] = {
         "A policy of the model is defined on the states of the model. What it earns after a state that the model lacks "
         "is unknown, even if the recording has steps from there. Add these states to the model, or give equal states "
         "equal labels."),
-    "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken to "
-        "have ended, and a new one begins only where a step does not begin where the one before ended",
+    "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken "
+        "to have ended, and a new one begins only where a step does not begin where the one before ended",
         "Without these flags the states in which episodes end have nothing after them, and are taken to stay where "
         "they are or to go on as after a reset. Values and initial states may then be wrong. Store the flags with the "
         "steps (terminals and timeouts, or dones)."),
