@@ -274,8 +274,7 @@ NEW = 0.01  # share of equal weights in that beginning
 
 
 class Homogeneity(NamedTuple):
-    """Test of "row x is the same in both processes": chi-squared and its degrees of freedom, 0 for rows that cannot be
-    tested, and the noise 1/n + 1/m, the variance of the difference for one observation on each side."""
+    """Test of each row, "the same in both processes?": chi-squared, its degrees of freedom (0: no test), 1/n + 1/m."""
 
     statistic: Floats
     df: Floats
