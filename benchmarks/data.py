@@ -14,6 +14,7 @@ import somcot
 from somcot.samples import Samples
 
 Case = tuple[str, Samples, Samples, Floats, float]
+LARGE = 100  # states from which a call is timed once
 
 
 def cases() -> Iterator[Case]:
@@ -29,6 +30,9 @@ def cases() -> Iterator[Case]:
     reward = np.linspace(-13.0, 0.0, 36)
     cost = somcot.costs.absolute(reward, reward)
     yield "36 x 36, 3 or 4 successors", x.sample(640, 50, rng=1), y.sample(640, 50, rng=2), cost, 0.95
+    molecule = microstates(np.random.default_rng(2))
+    a, b = (molecule.sample(1, 15_000, rng=seed).with_start("stationary") for seed in (1, 2))
+    yield "330 microstates, one long recording each", a, b, somcot.costs.labels(a.states, b.states), 0.9
 
 
 def local_chain(rng: np.random.Generator) -> somcot.MarkovChain:
@@ -40,6 +44,13 @@ def local_chain(rng: np.random.Generator) -> somcot.MarkovChain:
             a, b = (i + rng.integers(-1, 2)) % 6, int(np.clip(j + rng.integers(-1, 2), 0, 5))
             kernel[s, a * 6 + b] += rng.random() + 0.1
     return somcot.MarkovChain(kernel, normalize=True)
+
+
+def microstates(rng: np.random.Generator, n: int = 330, wells: int = 12) -> somcot.MarkovChain:
+    """A molecule at a long lag time: some thirty likely successors inside a well, and rare steps to other wells."""
+    well, weight = rng.integers(wells, size=n), rng.gamma(0.5, size=n)
+    kernel = np.where(well[:, None] == well, rng.gamma(0.3, size=(n, n)), 3e-4 * rng.random((n, n))) * weight
+    return somcot.MarkovChain(kernel + 1e-6, normalize=True)
 
 
 def best_cpu(call: Callable[[], Any], repeats: int = 5) -> float:
@@ -55,8 +66,9 @@ def best_cpu(call: Callable[[], Any], repeats: int = 5) -> float:
 def measure(name: str, a: Samples, b: Samples, cost: Floats, discount: float) -> list[str]:
     """One row of the table."""
     _ = a.pair_counts, b.pair_counts  # counting is measured by itself
-    whole = best_cpu(lambda: somcot.distance(a, b, cost, discount=discount, confidence=0.9, threads=1))
-    bare = best_cpu(lambda: somcot.distance(a, b, cost, discount=discount, method="plugin", threads=1))
+    times = 1 if a.n_states >= LARGE else 5
+    whole = best_cpu(lambda: somcot.distance(a, b, cost, discount=discount, confidence=0.9, threads=1), times)
+    bare = best_cpu(lambda: somcot.distance(a, b, cost, discount=discount, method="plugin", threads=1), times)
     n = f"{a.n_transitions} + {b.n_transitions}"
     return [name, n, f"{whole:.1f}", f"{bare:.1f}", f"{whole / bare:.0f}"]
 

@@ -30,7 +30,7 @@ addEventListener('load', () => {
     && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
   const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
     && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
-  const cut = [], over = [];
+  const cut = [], over = [], hidden = [];
   let least = 99;
   for (const picture of document.querySelectorAll('svg')) {
     const frame = picture.getBoundingClientRect();
@@ -40,15 +40,20 @@ addEventListener('load', () => {
       if (!inside(text.getBoundingClientRect(), frame)) cut.push(text.textContent);
       least = Math.min(least, scale * parseFloat(getComputedStyle(text).fontSize));
     }
+    const dots = [...picture.querySelectorAll('circle')];
+    if (dots.length == texts.length) for (const text of texts) for (const dot of dots)
+      if (meet(text.getBoundingClientRect(), dot.getBoundingClientRect())) hidden.push(text.textContent);
     texts.forEach((a, i) => texts.slice(i + 1).forEach(b => {
       if (!a.hasAttribute('transform') && !b.hasAttribute('transform')
           && meet(a.getBoundingClientRect(), b.getBoundingClientRect())) over.push([a.textContent, b.textContent]);
     }));
   }
+  const tags = [...document.querySelectorAll('main > .scroll .tag.clear')];
+  const marks = tags.map(mark => mark.getBoundingClientRect().right);
   const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
   const ink = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
   const width = document.documentElement.scrollWidth;
-  parent.document.title += JSON.stringify({key: KEY, width, inner: innerWidth, cut, over, least,
+  parent.document.title += JSON.stringify({key: KEY, width, inner: innerWidth, cut, over, hidden, least, marks,
     ground, ink}) + '|||';
 });
 </script>"""
@@ -129,6 +134,8 @@ def test_pages_fit_and_nothing_overlaps(name: str, width: int, light: dict[tuple
     assert page["width"] <= width
     assert page["cut"] == []
     assert page["over"] == []
+    assert page["hidden"] == []  # no dot of a graph covers a letter
+    assert max(page["marks"], default=0) <= width  # those of tables that are open at first, without scrolling
     assert page["least"] >= (9.0 if width > 500 else 7.0)
 
 
@@ -170,3 +177,16 @@ def test_the_matrix_names_its_groups_and_breaks_its_scale(written: dict[str, str
     assert re.search(r"larger than expected by chance: 0\.[1-9]\d+ to 0\.\d+", page)
     assert 'class="chance"' in page
     assert 'class="cell"' in page
+
+
+def test_printed_tables_keep_their_heads_with_rows(written: dict[str, str]) -> None:
+    paper = written["demo"].partition("@media print{")[2].partition("</style>")[0]
+    assert "tr:first-child" in paper
+    assert "h2,h3{break-after:avoid}" in paper
+
+
+def test_matches_have_intervals_and_changes_a_direction(written: dict[str, str]) -> None:
+    matches = written["demo"].partition("<h2>Which states correspond</h2>")[2].partition("</table>")[0]
+    assert re.search(r"<td>product</td><td>product</td><td>8\d\.\d&nbsp;% \(\d+\.\d&nbsp;% to", matches)
+    assert "90 % confidence intervals" in written["demo"]
+    assert "equal *" not in written["drift"]

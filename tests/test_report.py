@@ -126,7 +126,7 @@ def test_states_that_only_one_side_has_are_named() -> None:
     result = somcot.distance(x, y, discount=0.9)
     share = 100 * result.state_law[:, 2].sum()
     page = report.html(result, names=("May", "June"))
-    assert f"<tr><td>&lt;new&gt;</td><td>0.0 % \u2192 {share:.1f} %</td><td>new</td></tr>" in page
+    assert f"<tr><td>&lt;new&gt;</td><td>0.0&nbsp;% \u2192 {share:.1f}&nbsp;%</td><td>new</td></tr>" in page
     rows = re.findall(r"<tr><td>(\S+)</td><td>[^<]*</td><td>(?:new|vanished|more|less|equal)</td>", page)
     assert rows[0] == "&lt;new&gt;"  # what is new comes first
     assert "<td>new</td>" not in report.html(somcot.distance(x, x, discount=0.9))
@@ -423,7 +423,7 @@ def all_pages() -> dict[str, str]:
 @pytest.mark.parametrize("name", ["result", "matrix", "drift", "live"])
 def test_columns_of_numbers_are_aligned_and_no_others(name: str, all_pages: dict[str, str]) -> None:
     cells = [cell for cell in Cells(all_pages[name]).cells if cell[0]]
-    number = re.compile(r"(< )?[+-]?[\d,]+(\.\d+)?(e[+-]\d+)?( ?%)?")
+    number = re.compile(r"(< )?[+-]?[\d,]+(\.\d+)?(e[+-]\d+)?([ \xa0]?%)?")
     wrong = [(text, kind) for text, kind in cells if (kind == "n") != (number.fullmatch(text) is not None)]
     assert wrong == []
     assert sum(kind == "n" for _, kind in cells) > 4

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, costs
-from somcot.inference.statistics import (
-    Homogeneity,
-    RowMoments,
-    RowTests,
-    calibrated,
-    design_effect,
-    kept_shares,
-    kept_shares_of_many,
-)
+from somcot.inference.model import Homogeneity, calibrated, design_effect, kept_shares, kept_shares_of_many
+from somcot.inference.statistics import RowMoments, RowTests
 from somcot.samples import Samples
 from tests.data_instances import family
 from tests.reference import pooled_rows as reference

@@ -49,7 +49,7 @@ def test_the_expansion_is_exact_at_its_centre(seed: int, kind: str) -> None:
     cost = rng.random((5, 4))
     truth = somcot.distance(x, y, cost, discount=0.9).distance
     for left_out in (0.0, 0.3):
-        expansion = Expansion.at(x.support, y.support, cost, 0.9, left_out=left_out, exact=True)
+        expansion = Expansion.at(x.support, y.support, cost, 0.9, left_out=left_out, tolerance=0.0)
         found = expansion.values(x.support, x.support.probabilities[None], y.support, y.support.probabilities[None])
         assert expansion.value == pytest.approx(truth, abs=1e-9)
         assert found == pytest.approx([truth], abs=1e-9)
@@ -59,7 +59,7 @@ def test_the_error_of_the_expansion_is_of_second_order() -> None:
     rng = np.random.default_rng(0)
     cost = rng.random((5, 5))
     centre, far = ([full(rng.dirichlet(np.ones(5), size=5), rng.dirichlet(np.ones(5))) for _ in range(2)] for _ in "ab")
-    expansion = Expansion.at(centre[0], centre[1], cost, 0.9, exact=True)
+    expansion = Expansion.at(centre[0], centre[1], cost, 0.9, tolerance=0.0)
     errors = []
     for t in (0.02, 0.01, 0.005):
         p, q = ((1 - t) * c.probabilities + t * f.probabilities for c, f in zip(centre, far, strict=True))
@@ -259,3 +259,35 @@ def test_pvalues_of_tiny_recordings_by_full_enumeration(seed: int) -> None:
     observed = subject.statistics(subject.counts[None]).distance[0]
     share = float(np.mean(drawn >= observed - 1e-9))
     assert abs(share - exact) < 5.0 * np.sqrt(exact * (1 - exact) / n) + 1e-3
+
+
+def test_the_pooled_potential_is_solved_on_half_of_the_pairs() -> None:
+    rng = np.random.default_rng(4)
+    support, distances = (
+        random_chain(rng, 7, "dense").support,
+        np.abs(np.subtract.outer(np.arange(7.0), np.arange(7.0))) / 6,
+    )
+    for cost in (distances, distances + 0.1 * np.triu(np.ones((7, 7)), 1)):  # symmetric, and not
+        unit = cost / cost.max()
+        pooled, solved = Expansion.pooled(support, unit, 0.9), Expansion.at(support, support, unit, 0.9)
+        assert pooled.value == pytest.approx(solved.value, abs=1e-6)
+        np.testing.assert_allclose(pooled.V, solved.V, atol=1e-5)
+
+
+def test_sampled_pairs_have_the_means_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(5), 40
+    kernels = [rng.dirichlet(np.ones(n), n) for _ in range(2)]
+    x, y = (full(kernel, np.full(n, 1.0 / n)) for kernel in kernels)
+    cost = (rng.random((n, n)) + np.ones((n, n))) / 2.0
+    whole = Expansion.at(x, y, cost, 0.8)
+    monkeypatch.setattr("somcot.inference.statistics._MOST_PAIRS", 250)
+    some = Expansion.at(x, y, cost, 0.8)
+    assert len(whole.x) > 500
+    assert len(some.x) == 250
+    assert some.weight.sum() == pytest.approx(whole.weight.sum())
+    assert len(np.unique(some.weight)) > 1  # frequent pairs keep their own weight
+    own = x.probabilities[None], y.probabilities[None]
+    assert some.values(x, own[0], y, own[1]) == pytest.approx(whole.value, abs=1e-5)  # exact at the centre
+    moved = [np.append(rng.dirichlet(20 * np.ones(n), n).ravel(), np.full(n, 1.0 / n))[None] for _ in range(2)]
+    expected = whole.values(x, moved[0], y, moved[1]) - whole.value
+    assert some.values(x, moved[0], y, moved[1]) - some.value == pytest.approx(expected, rel=0.05)

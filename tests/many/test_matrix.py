@@ -567,3 +567,12 @@ def test_the_matrix_is_a_precomputed_metric_and_kernel(tmp_path: Path) -> None:
             found.kernel(wrong)
     found.save(tmp_path / "m.npz")
     assert DistanceMatrix.load(tmp_path / "m.npz").clock == found.clock
+
+
+def test_a_long_run_average_of_recordings_is_noted_once() -> None:
+    walks = [somcot.random_walk(4, theta).sample(40, 30, rng=k) for k, theta in enumerate((0.5, 0.6, 0.7))]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        somcot.distance_matrix(walks, discount=1, threads=1)
+    codes = [getattr(warning.message.args[0], "code", "") for warning in caught]  # type: ignore[union-attr]
+    assert codes.count("average-from-data") == 1

@@ -388,10 +388,12 @@ def _refuse_unwritable(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written; name a file in a folder with write permission")
 
 
-def write_files(
-    answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None, draw: str = "overview"
-) -> None:
-    """Write the report and the figure, and record their paths; `draw` is a function of `somcot.plots`."""
+def write_files(answer: ShownResult, html: Path | None, plot: Path | None, known: float | None = None) -> None:
+    """Write the report and the figure, and record their paths.
+
+    The figure shows the steps that differ; if equal labels do not denote the same state, or nothing differs, encoder,
+    decoder and the two processes.
+    """
     if html is not None:
         shown = replace(answer.result, notes=())  # `answer.notes` has them, worded for the command line
         report.write(
@@ -407,7 +409,9 @@ def write_files(
         mpl.use("Agg")
         from somcot import plots
 
-        drawn = getattr(plots, draw)(answer.result, names=answer.names)
+        # Cells have no steps that a reader could name.
+        by_step = answer.result.continuous is None and bool(answer.result.findings().largest(1))
+        drawn: Any = (plots.difference if by_step else plots.overview)(answer.result, names=answer.names)
         save_figure(getattr(drawn, "figure", drawn), plot, dpi=110)  # of axes, or the figure itself
         answer.files["figure"] = str(plot)
 

@@ -163,7 +163,12 @@ def show_distance(console: Console, answer: ShownResult, *, known: float | None 
         style = "yellow" if result.status is Status.FINISHED else "bold red"
         console.print(Text(result.message, style=style))
     show_files(console, answer)
-    show(console, [Section("parts", "", list(_parts(about)))])
+    *shares, partners = _parts(about)
+    # Intervals make the last table wide; beside it no other would fit.
+    show(console, [Section("parts", "", shares)])
+    if shares:
+        console.print()
+    show(console, [Section("matches", "", [partners])])
 
 
 def _sides(answer: ShownResult) -> Iterator[Fact]:

@@ -77,7 +77,7 @@ def demo(
     truth = _truth()
     answer = ShownResult(result, may, june, cost, "labels", 0, messages, command, state_name="page")
     screens.show_distance(screen, answer, known=truth.distance)  # the answer first, as in `somcot distance`
-    write_files(answer, report, figure, known=truth.distance, draw="difference")
+    write_files(answer, report, figure, known=truth.distance)
     screens.show_files(screen, answer)
     if figure is None:
         screen.print("figure: skipped, because it needs matplotlib: pip install matplotlib")

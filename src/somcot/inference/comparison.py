@@ -35,10 +35,11 @@ from somcot.problem import Data, Problem
 
 __all__ = [
     "AgainstKnown", "Comparison", "CostUnits", "Draws", "Exchangeable", "Halves", "Separate", "compare",
-    "on_entries_of",
+    "on_entries_of", "places_of",
 ]  # fmt: skip
 
 FACTOR_SPLITS = 4  # random splits of a permutation into halves, for the factor of the rise
+_SAME = 1e-12  # largest difference of equal probabilities
 
 
 class Draws(NamedTuple):
@@ -467,6 +468,32 @@ def _on_union(known: MarkovChain, engine: Engine, states: tuple[Hashable, ...]) 
 def on_entries_of(support: Support, probabilities: Floats) -> Support:
     """Other probabilities on the same entries."""
     return Support(support.indptr, support.indices, probabilities)
+
+
+def places_of(comparison: Comparison, problem: Problem) -> tuple[Ints, Ints] | None:
+    """The states of the plug-in problem among those compared, if its rows and costs are those of the data there.
+
+    Its solution is then that of the comparison. Rows differ if a recording ends in a state that the other one leaves.
+    Common states must be in the same order: the choice among equally good couplings depends on it.
+    """
+    index = None if isinstance(comparison, Separate) else {label: i for i, label in enumerate(comparison.states)}
+    places = []
+    for chain, support, own in zip((problem.x, problem.y), comparison.supports, comparison.observed, strict=True):
+        n, n_union = chain.n_states, len(support.indptr) - 2
+        place = np.arange(n) if index is None else np.array([index[label] for label in chain.states], dtype=np.int64)
+        inside = np.append(place, n_union)  # the initial row is the last one
+        rows, columns = inside[chain.support.rows], place[chain.support.indices]
+        slots = np.minimum(support.locate(rows, columns), len(support.indices) - 1)
+        expected = np.zeros(len(support.indices))
+        expected[slots] = chain.support.probabilities
+        compared = np.isin(support.rows, inside)
+        present = (support.rows[slots] == rows) & (support.indices[slots] == columns)
+        if not present.all() or np.abs(expected - own)[compared].max(initial=0.0) > _SAME:
+            return None
+        places.append(place)
+    common = places[1][places[1] < problem.x.n_states]  # the states of y alone come after those of x
+    same = bool((np.diff(common) > 0).all()) and np.array_equal(comparison.cost[np.ix_(*places)], problem.unit_cost)
+    return (places[0], places[1]) if same else None
 
 
 def _separates(cost: Floats) -> bool:

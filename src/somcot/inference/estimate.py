@@ -29,11 +29,12 @@ from somcot.core.pairs import PairChoice
 from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
-from somcot.inference.comparison import Comparison, CostUnits, Exchangeable, Separate, compare
-from somcot.inference.intervals import PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of
+from somcot.inference.comparison import Comparison, CostUnits, Exchangeable, Separate, compare, places_of
+from somcot.inference.intervals import LEFT_OUT, PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of
 from somcot.inference.model import SATURATED, Model, fit, saturation
 from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
+from somcot.inference.statistics import Expansion
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
 from somcot.plumbing.arrays import Floats
@@ -47,7 +48,6 @@ from somcot.recorded.counts import Counts
 from somcot.result import ConfidenceInterval, Estimate, Maps, Result, Status
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration, somcot
-from somcot.solvers import saddle as saddle_maps
 from somcot.solvers import saddle as saddle_point
 
 __all__ = ["DRAWING", "EstimateDetails", "Joint", "estimate", "estimate_streams", "noise_level", "notes", "plugin",
@@ -64,25 +64,25 @@ WORK = 400_000_000  # steps times pairs of transitions: a few seconds
 
 def noise_level(models: tuple[Model, Model], discount: float) -> float:
     """Expected l1 error of the occupancy frequencies, both sides added; 0 for known chains."""
-    return sum(saddle_maps.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
+    return sum(saddle_point.noise_level(m.chain, m.n_transitions, discount) for m in models if m.samples is not None)
 
 
 def _sharpest(problem: Problem, noise: float, coupling_maps: Maps, state_law: Floats) -> Maps:
     """The sharper of `coupling_maps`, of the estimated chains, and the maps of the saddle point stopped at noise."""
     best, to_beat = coupling_maps, _sharpness(coupling_maps, state_law)
-    limit = min(MAX_STEPS, WORK // max(saddle_maps.n_cells(problem), 1))
-    if limit < saddle_maps.FIRST_ROUND:
+    limit = min(MAX_STEPS, WORK // max(saddle_point.n_cells(problem), 1))
+    if limit < saddle_point.FIRST_ROUND:
         return coupling_maps  # not even one round is affordable
-    max_steps = saddle_maps.FIRST_ROUND << (limit // saddle_maps.FIRST_ROUND).bit_length() - 1  # whole rounds only
+    max_steps = saddle_point.FIRST_ROUND << (limit // saddle_point.FIRST_ROUND).bit_length() - 1  # whole rounds only
     try:
-        for candidate in saddle_maps.rounds(problem, max_steps=max_steps):
+        for candidate in saddle_point.rounds(problem, max_steps=max_steps):
             if candidate.violation <= TOLERABLE * noise and _sharpness(candidate.maps, state_law) > to_beat:
                 best = candidate.maps._replace(at_noise_level=True)
                 if candidate.violation <= ENOUGH * noise:
                     break
             # After the first round the violation falls as 1 / steps at best, so it is known when it stays too large.
             steps = candidate.n_steps
-            if steps > saddle_maps.FIRST_ROUND and candidate.violation * steps > TOLERABLE * noise * max_steps:
+            if steps > saddle_point.FIRST_ROUND and candidate.violation * steps > TOLERABLE * noise * max_steps:
                 break
     except MemoryLimitError:
         return coupling_maps  # the maps are an improvement, not a necessity
@@ -315,13 +315,13 @@ def estimate(
     details = EstimateDetails(problem, small, solution, models, chosen.strata)
     bare = policy_iteration.result_of(details, solution, began, "auto")
     features = table if isinstance(table, FeatureCost) else None
-    source = cost if callable(cost) else features
-    comparison, cost_units = compare(*models, problem, source, length=chosen.length, rows=chosen.rows,
-                                     strata=chosen.strata)  # fmt: skip
-    n_joint, bar = (1, None) if joint is None else joint
+    comparison, cost_units = compare(*models, problem, cost if callable(cost) else features, length=chosen.length,
+                                     rows=chosen.rows, strata=chosen.strata)  # fmt: skip
+    (n_joint, bar), states = joint or (1, None), places_of(comparison, problem)
+    own = states and Expansion.of(solution, comparison.cost, discount, left_out=LEFT_OUT, states=states)
     gathered = gather(
         comparison, seed, n_permutations=_n_permutations(confidence, n_joint), features=features,
-        scale=cost_units.scale, pool=pool_rows is not False, threads=threads,
+        scale=cost_units.scale, pool=pool_rows is not False, own=own, threads=threads,
     )  # fmt: skip
     evidence = gathered.evidence
     answer = interval_of(evidence, 0.9 if confidence is None else confidence, n_joint=n_joint, bar=bar)
@@ -329,7 +329,7 @@ def estimate(
     details.half_values = cost_units.offset + cost_units.scale * gathered.halves
     details.evidence = evidence, cost_units
     details.blurred = evidence.noise_share > BLUR  # sharper maps are computed on first access
-    thin = saturation(models, discount, float(np.ptp(solution.V)))
+    thin = saturation(models, discount, np.ptp(solution.V).item())
     about = Noted(models, problem, evidence, thin, features, chosen.rows, None if confidence is None else answer.high,
                   chosen.notes, comparison)  # fmt: skip
     details.notes = tuple(notes(about))

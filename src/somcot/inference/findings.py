@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.contributions import Findings, RowCounts, StateChange, StepChange, Tally, Visits, names_count
-from somcot.couplings import MatchInterval
+from somcot.couplings import Match, MatchInterval
 from somcot.inference.comparison import on_entries_of
 from somcot.inference.model import Model
 from somcot.inference.statistics import adjusted_pvalues
@@ -30,7 +30,7 @@ from somcot.problem import Data, UnitProblem
 from somcot.result import Result
 from somcot.samples import Samples
 
-__all__ = ["count_visits", "findings", "matches", "spread"]
+__all__ = ["count_visits", "findings", "matches", "shown_matches", "spread"]
 
 _LEVEL = 0.05
 
@@ -134,7 +134,8 @@ class _Changes(NamedTuple):
         # Keys come last, so that ties have a fixed order.
         for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
             kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
-            grows = np.sign(moves[k])
+            # Without a difference in that, its share of the time says in which recording there is more of it.
+            grows = np.sign(moves[k]) or np.sign(self.times[1, k] - self.times[0, k])
             counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
             yield k, (
                 *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),
@@ -265,6 +266,7 @@ def _exact_pvalues(above: Ints, members: Ints) -> tuple[Floats, Floats]:
 # --- Corresponding states with intervals
 
 _SPLITS = 20  # into halves
+_FEW_PAIRS = 400  # pairs of states up to which all solves take a fraction of a second
 _PLANS = 4  # optimal plans of slightly changed costs, which differ where plans tie
 _SMALL = 1e-7  # change of the costs, relative to their range
 _TIED = 0.05  # difference of probabilities between optimal plans above which a match is not determined
@@ -301,6 +303,15 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
         for j in (int(best[i]),)
         if visited[i] > 0
     ]  # fmt: skip
+
+
+def shown_matches(result: Result) -> list[Match] | list[MatchInterval]:
+    """Matches for a report: with the intervals of the result's confidence if these take little time."""
+    small, interval = len(result.states_x) * len(result.states_y) <= _FEW_PAIRS, result.confidence_interval
+    if not small or interval is None or getattr(result.details, "models", None) is None:
+        return result.matches()
+    known = result.makeup is not None and result.clock.name == "discount" and result.continuous is None
+    return result.matches(interval.level) if known else result.matches()
 
 
 def _encoder(result: Result, p: Floats, q: Floats, cost: Floats | None = None) -> Floats:

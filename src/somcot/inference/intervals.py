@@ -31,26 +31,18 @@ from somcot.chains import Support
 from somcot.core.pairs import reachable_pairs
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient, RowGradient
-from somcot.inference.comparison import (
-    AgainstKnown,
-    Comparison,
-    Draws,
-    Exchangeable,
-    Halves,
-    Separate,
-    on_entries_of,
-)  # fmt: skip
-from somcot.inference.model import Model, row_shares, saturation
-from somcot.inference.statistics import (
-    Expansion,
+from somcot.inference.comparison import AgainstKnown, Comparison, Draws, Exchangeable, Halves, Separate, on_entries_of
+from somcot.inference.model import (
     Kept,
-    Permuted,
+    Model,
     calibrated,
     design_effect,
     kept_shares,
     kept_shares_of_many,
-    permute,
+    row_shares,
+    saturation,
 )
+from somcot.inference.statistics import Expansion, Permuted, permute
 from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.errors import warn
 from somcot.plumbing.notes import Note
@@ -60,8 +52,8 @@ from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
 
 __all__ = [
-    "KINK", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap", "equivalence_pvalue",
-    "gather", "interval_of", "saturation", "standard_error",
+    "KINK", "LEFT_OUT", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap",
+    "equivalence_pvalue", "gather", "interval_of", "saturation", "standard_error",
 ]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
@@ -69,7 +61,7 @@ _LEAN = 1.2  # the slope of `kink` in the noise is 1 where the distance is smoot
 SPLITS = 20  # random splits into halves, both of which are used
 PERMUTATIONS = 199  # as for `same_process`, so that both give the same p-value
 AT_LEAST = 100  # ... although a clear case stops earlier
-_LEFT_OUT = 0.02  # occupancy of the pairs that half-samples leave out
+LEFT_OUT = 0.02  # occupancy of the pairs that half-samples leave out
 _FACTOR_DRAWS = 3  # permutations that are solved and halved again, for the factor of the rise
 _FIRST_FACTOR = 1 << 41  # their first index; tests use smaller ones
 _MOST = 4.0  # largest factor, in units of KINK
@@ -309,14 +301,16 @@ def gather(
     features: FeatureCost | None = None,
     scale: float = 1.0,
     pool: bool = True,
+    own: Expansion | None = None,
     threads: int | None = None,
 ) -> Gathered:
     """Permute and halve the data, and evaluate all draws to first order around two solved centres.
 
-    `features` is the source of an estimated cost, in units of `scale`: its noise is part of the half-samples. With
-    ``pool=False``, rows are not pooled.
+    `own` is the centre at the data, if that is solved already. `features` is the source of an estimated cost, in units
+    of `scale`: its noise is part of the half-samples. With ``pool=False``, rows are not pooled.
     """
-    own = _solved(comparison, comparison.observed, left_out=_LEFT_OUT)
+    if own is None:
+        own = _solved(comparison, comparison.observed)
     halves = comparison.halves(seed, SPLITS)
     values = own.values(*_sides(comparison, halves.draws))
     if features is not None:
@@ -351,7 +345,8 @@ def _pooled(
     """
     assert halves.counts is not None
     once = comparison.shrunk(comparison.counts[None], kept.shares[None])
-    centre = _solved(comparison, Draws(once.p[0], once.q[0]), left_out=_LEFT_OUT)
+    # Pooled rows are nearly equal, so the potential of the pooled process is close.
+    centre = _solved(comparison, Draws(once.p[0], once.q[0]), guess=comparison.expansion.V)
     shares = kept_shares_of_many(calibrated(comparison.tests(halves.counts), test.rows, effect), kept.prior)
     again = centre.values(*_sides(comparison, comparison.shrunk(halves.counts, shares)))
     noisy = [
@@ -365,9 +360,9 @@ def _pooled(
     return Pooled(centre.value, float(again.std(ddof=1)), misfit)
 
 
-def _solved(comparison: Comparison, draws: Draws, *, left_out: float = 0.0) -> Expansion:
+def _solved(comparison: Comparison, draws: Draws, **options: Any) -> Expansion:
     x, y = (on_entries_of(support, p) for support, p in zip(comparison.supports, draws, strict=True))
-    return Expansion.at(x, y, comparison.cost, comparison.discount, left_out=left_out)
+    return Expansion.at(x, y, comparison.cost, comparison.discount, left_out=LEFT_OUT, **options)
 
 
 def _sides(comparison: Comparison, draws: Draws) -> tuple[Support, Floats, Support, Floats]:
@@ -383,7 +378,7 @@ def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
     bias = rise = 0.0
     for index in range(_FIRST_FACTOR, _FIRST_FACTOR + _FACTOR_DRAWS):
         whole, halves = comparison.factor_draw(seed, index)
-        centre = _solved(comparison, whole, left_out=_LEFT_OUT)
+        centre = _solved(comparison, whole)
         bias += centre.value
         rise += float(centre.values(*_sides(comparison, halves)).mean()) - centre.value
     # Pure noise is the least; few draws make the ratio unreliable, hence the upper limit.

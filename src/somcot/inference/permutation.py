@@ -277,7 +277,7 @@ def _exact(groups: Groups) -> float:
     kernels = [groups._at(p) for p in groups.engine.kernels(groups.counts, groups.centre)]
     pooled = groups._at(groups.centre)
     sides = [(kernels[0], kernels[1])] if len(kernels) == 2 else [(kernel, pooled) for kernel in kernels]
-    values = [Expansion.at(p, q, groups.cost, groups.discount, exact=True).value for p, q in sides]
+    values = [Expansion.at(p, q, groups.cost, groups.discount, tolerance=0.0).value for p, q in sides]
     return values[0] if len(kernels) == 2 else float(groups.engine.shares @ np.array(values) ** 2)
 
 

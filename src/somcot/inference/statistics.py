@@ -1,4 +1,4 @@
-"""Statistics of groups of units: the distance to first order, and chi-squared; permutation tests; pooled rows.
+"""Statistics of groups of units: the distance to first order, and chi-squared; permutation tests.
 
 With V the potential at the centre and occ the occupancy of its optimal coupling, the distance of two nearby kernels P
 and Q with initial distributions p, q is to first order
@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import Support
-from somcot.compile.jit import kernel
-from somcot.core.pairs import reachable_pairs, thread_count
+from somcot.core.pairs import folded, reachable_pairs, thread_count
 from somcot.core.sweep import transport_values
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.linear_systems import Kernel, discounted_occupancy
@@ -34,14 +33,14 @@ from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = [
-    "FIRST_REFERENCE", "Expansion", "Homogeneity", "Kept", "Permuted", "Prior", "RowMoments", "RowTests", "Statistics",
-    "Subject", "adjusted_pvalues", "against_known", "calibrated", "chi_squared", "design_effect", "drawn_rows",
-    "kept_shares", "kept_shares_of_many", "main_entries", "permute", "row_tests",
+    "FIRST_REFERENCE", "Expansion", "Permuted", "RowMoments", "RowTests", "Statistics", "Subject",
+    "adjusted_pvalues", "against_known", "chi_squared", "drawn_rows", "main_entries", "permute", "row_tests",
 ]  # fmt: skip
 
 _TOLERANCE = 1e-6  # of the solution at the centre, relative to the range of the cost; sampling noise is far larger
 _NEGLIGIBLE = 1e-12  # occupancy below which a pair cannot move the value
 _AT_ONCE = 200_000  # transport problems in one compiled call
+_MOST_PAIRS = 2048  # pairs of an expansion above which they are sampled
 _EXCLUDED = 1e6  # statistic of a row with a transition that a known chain excludes
 
 
@@ -71,42 +70,48 @@ class Expansion:
 
     @classmethod
     def at(
-        cls, x: Support, y: Support, cost: Floats, discount: float, *, left_out: float = 0.0, exact: bool = False
-    ) -> Expansion:
-        """Solve the distance of two kernels, to rounding if `exact`; the last `left_out` of the occupancy is left out.
+        cls, x: Support, y: Support, cost: Floats, discount: float, *, left_out: float = 0.0,
+        tolerance: float = _TOLERANCE, guess: Floats | None = None,
+    ) -> Expansion:  # fmt: skip
+        """Solve the distance of two kernels, to rounding with tolerance 0; `guess` is a potential to begin with.
 
-        Leaving out is exact at the centre, because c - V + discount OT = 0 there for every pair.
+        The last `left_out` of the occupancy is left out.
         """
-        problem = UnitProblem(_positive(x), _positive(y), cost, discount)
-        solution = iterate(problem, reachable_pairs(problem), threads=1, tolerance=0.0 if exact else _TOLERANCE)
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return cls.of(solution, cost, discount, left_out=left_out)
+        return cls.of(_solved(x, y, cost, discount, tolerance, guess), cost, discount, left_out=left_out)
 
     @classmethod
-    def of(cls, solution: Solution, cost: Floats, discount: float, *, left_out: float = 0.0) -> Expansion:
-        """The expansion at a problem that is solved already."""
+    def of(
+        cls, solution: Solution, cost: Floats, discount: float, *, left_out: float = 0.0,
+        states: tuple[Ints, Ints] | None = None,
+    ) -> Expansion:  # fmt: skip
+        """The expansion at a problem that is solved already; `states` are its states among those of `cost`.
+
+        Leaving out pairs, or sampling them, is exact at the centre, because c - V + discount OT = 0 there for each.
+        """
         pairs = solution.pairs
-        occupancy = discounted_occupancy(*solution.sweep.kernel(), discount)
+        occupancy = discounted_occupancy(*solution.sweep.kernel(), discount, accuracy=_NEGLIGIBLE)
         order = np.argsort(-occupancy, kind="stable")
         enough = int(np.searchsorted(np.cumsum(occupancy[order]), (1.0 - left_out) * occupancy.sum()))
-        kept = np.sort(order[: enough + 1])
-        kept = kept[occupancy[kept] > _NEGLIGIBLE]
+        kept, weight = _sampled(order[: enough + 1], occupancy)
         # Pairs that only resampled kernels reach have the largest potential, so that no plan is attracted to them.
-        V = pairs.table(solution.V, missing=float(solution.V.max(initial=0.0)))
-        return _expansion(
-            solution.distance(discount), discount, V, (pairs.x[kept], pairs.y[kept]), occupancy[kept], cost
-        )
+        most = float(solution.V.max(initial=0.0))
+        V, x, y = pairs.table(solution.V, missing=most), pairs.x[kept], pairs.y[kept]
+        if states is not None:
+            inside, V = V, np.full(cost.shape, most)
+            V[np.ix_(*states)] = inside
+            x, y = states[0][x].astype(np.int32), states[1][y].astype(np.int32)
+        return _expansion(solution.distance(discount), discount, V, (x, y), weight, cost)
 
     @classmethod
     def pooled(cls, support: Support, cost: Floats, discount: float) -> Expansion:
         """The expansion at a process compared with itself; the coupling is the diagonal if that costs least."""
-        solved = cls.at(support, support, cost, discount)
         if cost.diagonal().max() > 0.0:
-            return solved
+            return cls.at(support, support, cost, discount)
+        solution = _solved(support, support, cost, discount, fold=np.array_equal(cost, cost.T))
+        V = solution.pairs.table(solution.V, missing=float(solution.V.max(initial=0.0)))
         occupancy = _occupancy(support, discount)
         states = np.flatnonzero(occupancy > _NEGLIGIBLE).astype(np.int32)
-        return _expansion(0.0, discount, solved.V, (states, states), occupancy[states], cost)
+        return _expansion(0.0, discount, V, (states, states), occupancy[states], cost)
 
     def values(self, x: Support, p: Floats, y: Support, q: Floats) -> Floats:
         """First-order distances of many pairs of kernels: probabilities on the entries of `x` and `y`, one row each."""
@@ -142,6 +147,42 @@ def _expansion(
     cost: Floats,
 ) -> Expansion:
     return Expansion(value, discount, V, *pairs, weight, float(weight @ (cost[pairs] - V[pairs])))
+
+
+def _solved(
+    x: Support, y: Support, cost: Floats, discount: float, tolerance: float = _TOLERANCE, guess: Floats | None = None,
+    fold: bool = False,
+) -> Solution:  # fmt: skip
+    problem = UnitProblem(_positive(x), _positive(y), cost, discount)
+    pairs = reachable_pairs(problem)
+    # A pair and its mirror image have the same distance if both processes are the same.
+    pairs = folded(pairs) if fold else pairs
+    solution = iterate(problem, pairs, threads=1, tolerance=tolerance, guess=guess)
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return solution
+
+
+def _sampled(order: Ints, occupancy: Floats) -> tuple[Ints, Floats]:
+    """Pairs in ascending order, and their weights: all of `order`, or a systematic sample if these are too many.
+
+    A sampled pair stands for those next to it in the order of their occupancies. The probability of a pair is
+    proportional to its occupancy, so all sampled pairs have the same weight and every weighted mean is unbiased.
+    """
+    order = order[occupancy[order] > _NEGLIGIBLE]
+    mass = occupancy[order]
+    if len(order) <= _MOST_PAIRS:
+        return np.sort(order), occupancy[np.sort(order)]
+    rest = np.cumsum(mass[::-1])[::-1]  # of each pair and all rarer ones
+    # The `n` most frequent pairs are kept as they are: those above the weight that the sampled ones then have.
+    weight = rest / (_MOST_PAIRS - np.minimum(np.arange(len(order)), _MOST_PAIRS - 1))
+    n = int(np.argmax(mass <= weight))
+    marks = weight[n] * (np.arange(_MOST_PAIRS - n) + 0.5)
+    drawn = n + np.minimum(np.searchsorted(np.cumsum(mass[n:]), marks), len(order) - n - 1)
+    kept = np.append(order[:n], order[drawn])
+    weights = np.append(mass[:n], np.full(len(drawn), weight[n]))
+    by_place = np.argsort(kept, kind="stable")
+    return kept[by_place], weights[by_place]
 
 
 def _occupancy(support: Support, discount: float) -> Floats:
@@ -397,154 +438,3 @@ def _standard(subject: Subject, seed: int) -> list[tuple[float, float]]:
     """Mean and deviation of distance and chi-squared over permutations that the test does not use: it stays exact."""
     apart = subject.statistics(subject.null(seed, range(FIRST_REFERENCE, FIRST_REFERENCE + _REFERENCE)))
     return [(float(v.mean()), float(v.std(ddof=1)) or 1.0) for v in apart[:2]]
-
-
-# --- Pooled rows: an empirical-Bayes estimate that shrinks rows not distinguishable by the data towards each other:
-# T ~ (1 + lam) chi2(df) with lam = tau^2 / noise, tau^2 = 0 or on a grid, weights by expectation-maximisation. A row
-# keeps h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)) of its difference, f = lam / (1 + lam), the share that gives
-# the right *size*: the distance is homogeneous of degree 1 near 0, so a posterior mean, which is smaller, is biased.
-
-LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the median noise of a row
-RATIO = 2.0  # ratio of neighbouring variances on the grid
-ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
-AGAIN, COARSE = 50, 1e-3  # the same for half-samples, which begin at the weights of all data
-NEW = 0.01  # share of equal weights in that beginning
-
-
-class Homogeneity(NamedTuple):
-    """Test of "row x is the same in both processes", one number per row.
-
-    Attributes
-    ----------
-    statistic, df : ndarray
-        Chi-squared and its degrees of freedom; 0 for rows that cannot be tested.
-    noise : ndarray
-        1/n + 1/m, the variance of the difference for one observation on each side.
-    """
-
-    statistic: Floats
-    df: Floats
-    noise: Floats
-
-
-class Prior(NamedTuple):
-    """Variances of the differences of rows, 0 first, and the estimated share of the rows with each."""
-
-    variances: Floats
-    weights: Floats
-
-
-class Kept(NamedTuple):
-    """The share of each row's difference to keep, the share of tested rows judged equal, and the estimated prior."""
-
-    shares: Floats
-    equal: float
-    prior: Prior
-
-
-def design_effect(tests: RowTests, null: RowMoments) -> float:
-    """Variance of the rows relative to independent transitions, all rows together; 1 for Markov chains.
-
-    Also 1 if there is nothing to compare, or if no permutation differs from another.
-    """
-    tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
-    total = float(null.mean[tested].sum())
-    return total / float(tests.df[tested].sum()) if total > 0.0 else 1.0
-
-
-def calibrated(tests: RowTests, null: RowMoments, effect: float) -> Homogeneity:
-    """Row tests, of one draw or many, with scale and degrees of freedom from permutations: T / c ~ chi2(nu).
-
-    `effect` is the design effect of all rows together.
-    """
-    tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
-    mean = np.maximum(null.mean, 1e-9)
-    scale = np.maximum(np.where(null.variance > 0, null.variance / (2.0 * mean), effect), 0.5 * effect)
-    noise = scale * (1.0 / np.maximum(tests.x, 1.0) + 1.0 / np.maximum(tests.y, 1.0))
-    return Homogeneity(
-        np.where(tested, tests.statistic / scale, 0.0),
-        np.where(tested, np.maximum(mean / scale, 0.5), 0.0),
-        np.where(tested, noise, 1.0),
-    )
-
-
-def kept_shares(tests: Homogeneity) -> Kept:
-    """The share of each row's difference to keep; rows that cannot be tested keep all of it.
-
-    Examples
-    --------
-    >>> one_apart = Homogeneity(np.array([1.1, 0.7, 90.0, 1.3]), np.array([1, 1, 1, 1]), np.full(4, 0.01))
-    >>> kept = kept_shares(one_apart)
-    >>> kept.shares.round(2), round(kept.equal, 2)
-    (array([0.09, 0.07, 1.  , 0.1 ]), 0.68)
-    """
-    tested = tests.df > 0
-    if not tested.any():
-        return Kept(np.ones(len(tests.df)), 0.0, Prior(np.zeros(1), np.ones(1)))
-    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested]
-    least = LEAST * float(np.median(noise))
-    most = max(2.0 * float((T * noise / df).max()), 4.0 * least)
-    n_sizes = int(np.ceil(np.log(most / least) / np.log(RATIO))) + 1
-    variances = np.append(0.0, least * RATIO ** np.arange(n_sizes))
-    weights = np.full(n_sizes + 1, 0.5 / n_sizes)
-    weights[0] = 0.5
-    return _fitted(tests, Prior(variances, weights), ROUNDS, CHANGE)
-
-
-def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
-    """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
-    # Expectation-maximisation cannot raise a weight of 0, and another draw may need a variance that the data do not.
-    start = prior._replace(weights=(1.0 - NEW) * prior.weights + NEW / len(prior.weights))
-    draws = (Homogeneity(*row) for row in zip(*tests, strict=True))
-    return np.stack([_fitted(draw, start, AGAIN, COARSE).shares for draw in draws])
-
-
-def _fitted(tests: Homogeneity, start: Prior, rounds: int, change: float) -> Kept:
-    """Estimate the weights of the variances, beginning at `start`, and the share that each row keeps."""
-    tested = tests.df > 0
-    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested].astype(np.float64)
-    kept, shares, equal, weights = np.ones(len(tested)), np.empty(len(T)), np.empty(len(T)), start.weights.copy()
-    if len(T) and len(weights) > 1:
-        _empirical_bayes(T, df, noise, start.variances, weights, rounds, change, shares, equal)
-        kept[tested] = np.minimum(shares, 1.0)  # with less than one degree of freedom the formula may exceed 1
-    return Kept(kept, float(equal.mean()) if len(T) else 0.0, start._replace(weights=weights))
-
-
-@kernel
-def _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal):  # type: ignore[no-untyped-def]
-    """Improve the weights of the variances, then find each row's kept share and probability of equality."""
-    n, K = T.size, variances.size
-    like = np.empty((n, K))
-    for x in range(n):
-        top = -np.inf
-        for k in range(K):
-            lam = variances[k] / noise[x]
-            like[x, k] = -0.5 * df[x] * np.log1p(lam) - 0.5 * T[x] / (1.0 + lam)
-            top = max(top, like[x, k])
-        for k in range(K):
-            like[x, k] = np.exp(like[x, k] - top)
-    new = np.empty(K)
-    for _ in range(rounds):
-        new[:] = 0.0
-        for x in range(n):
-            total = 0.0
-            for k in range(K):
-                total += like[x, k] * weights[k]
-            for k in range(K):
-                new[k] += like[x, k] * weights[k] / total
-        moved = 0.0
-        for k in range(K):
-            moved = max(moved, abs(new[k] / n - weights[k]))
-            weights[k] = new[k] / n
-        if moved < change:
-            break
-    for x in range(n):
-        total = 0.0
-        share = 0.0
-        for k in range(K):
-            lam = variances[k] / noise[x]
-            weight = like[x, k] * weights[k]
-            total += weight
-            share += weight * np.sqrt(lam / (lam + 1.0 - lam / (1.0 + lam) / df[x]))
-        shares[x] = share / total
-        equal[x] = like[x, 0] * weights[0] / total

@@ -37,7 +37,7 @@ from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.samples import Samples
 from somcot.solvers import METHODS
-from somcot.solvers.other_clocks import check_clock
+from somcot.solvers.other_clocks import DATA_DISCOUNT, check_clock
 from somcot.timed import ContinuousChain
 from somcot.trajectories import Trajectories
 
@@ -523,9 +523,11 @@ def _fitting(settings: MatrixSettings, processes: Sequence[ChainOrData]) -> Matr
     """The settings adapted to these processes: intervals and p-values are for data."""
     if settings.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
         raise ValueError("tests: whole episodes are permuted, but no two processes are Samples; leave it out")
+    data = any(isinstance(p, Data) for p in processes)
+    if data and settings.timing.name == "average" and settings.method == "auto":
+        warn(Note("average-from-data", discount=DATA_DISCOUNT, mixing=""), DataWarning)  # once, not for every pair
     if settings.confidence is None:
         return settings
-    data = any(isinstance(p, Data) for p in processes)
     if data and settings.timing.name not in ("discount", "average"):
         warn(Note("no-correction", clock=settings.timing.asked), DataWarning)
         return settings._replace(confidence=None)

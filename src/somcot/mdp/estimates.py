@@ -1,7 +1,7 @@
 """The distance between two decision processes, known or recorded, from their initial distributions.
 
 Recorded rows, one for each state and action, are noisy, which makes the distance of the counted tables too large. Rows
-that the data cannot distinguish are pooled (`somcot.inference.statistics`); mean rewards likewise, by their own test.
+that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise, by their own test.
 
 The interval inverts the distribution of the estimate along the path from equal processes (t = 0) over the pooled
 (t = 1) to the counted ones (t = 2): for each t, recordings are drawn with the recorded numbers of visits, and their
@@ -295,7 +295,7 @@ class _Pair:
     @cached_property
     def kept(self) -> tuple[Floats, Floats]:
         """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
-        from somcot.inference.statistics import Homogeneity, kept_shares  # compiled code too
+        from somcot.inference.model import Homogeneity, kept_shares  # compiled code too
 
         rows, rewards = (
             kept_shares(Homogeneity(statistic, df.astype(np.float64), noise)).shares

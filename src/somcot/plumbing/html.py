@@ -253,7 +253,11 @@ def _table(table: Table) -> str:
     kinds = [' class="n"' if side == "r" else "" for side in table.align]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
     rows = (
-        "".join(f"<td{kind}>{_inline(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in table.rows
+        # A narrow column breaks between two numbers, not between a number and its unit.
+        "".join(
+            f"<td{kind}>{_inline(cell).replace(' %', '&nbsp;%')}</td>" for kind, cell in zip(kinds, row, strict=True)
+        )
+        for row in table.rows
     )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""

@@ -124,10 +124,11 @@ def relative_value(kernel: Kernel, cost: Floats, discount: float, guess: Floats)
     return discounted_value(kernel, cost - gain, discount, V - middle), gain
 
 
-def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floats:
+def discounted_occupancy(kernel: Kernel, start: Floats, discount: float, accuracy: float = _EPS) -> Floats:
     """Distribution of the state at a geometric time: (1 - discount) * sum_t discount^t * start @ kernel^t.
 
-    States not reachable from the initial distribution get exactly 0.
+    States not reachable from the initial distribution get exactly 0. `accuracy` is that of the residual, relative to
+    the largest entry; by default rounding.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def discounted_occupancy(kernel: Kernel, start: Floats, discount: float) -> Floa
     >>> discounted_occupancy(kernel, np.array([1.0, 0.0]), 0.9).round(12)
     array([0.1, 0.9])
     """
-    occupancy = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)))
+    occupancy = _solve(kernel.transpose(), (1.0 - discount) * start, discount, np.zeros(len(start)), accuracy)
     # Rounding can leave tiny positive numbers where the exact solution is 0; supports are derived from these zeros.
     occupancy[~reachable(kernel, start)] = 0.0
     occupancy = np.maximum(occupancy, 0.0)

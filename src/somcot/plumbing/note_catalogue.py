@@ -217,8 +217,8 @@ CATALOGUE: dict[str, Kind] = {
         "Bias correction and intervals exist for discounted distances. Here the fitted chains are compared as if they "
         "were known, so two recordings of one process have a positive distance. Compare with the distance of two "
         "halves of one recording to see how large that is."),
-    "average-from-data": Kind(CAUTION, "[[discount=1]]: estimated at discount {discount:.4f}; the estimated chains "
-        "take some {steps:.2g} steps to mix, and transitions missing from the data can change the long-run average",
+    "average-from-data": Kind(CAUTION, "[[discount=1]]: estimated at discount {discount:.4f}; {mixing}transitions "
+        "missing from the data can change the long-run average",
         "The long-run average is discontinuous in the chain: one rare transition can connect two sets of states. The "
         "estimate therefore uses a discount close to 1. Worry if the mixing time is as long as the recording."),
     "few-permutations": Kind(CAUTION, "{episodes} episodes can be assigned to {groups} groups in {ways} ways only, so "

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.contributions import Contributions, Findings, PairShare, TransitionShare, names_count
+from somcot.couplings import Match, MatchInterval
+from somcot.inference.findings import shown_matches
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import (
     Bold,
@@ -63,15 +65,7 @@ from somcot.result import Claim, Result, Status
 from somcot.samples import Samples
 from somcot.solvers import describe
 
-__all__ = [
-    "ReportInput",
-    "computation",
-    "matches",
-    "pairs",
-    "result_card",
-    "result_sections",
-    "transitions",
-]
+__all__ = ["ReportInput", "computation", "matches", "pairs", "result_card", "result_sections", "transitions"]
 
 _TOP = 5  # contributions described in sentences
 _PARTS = 12  # pairs of states, transitions and correspondences listed
@@ -121,6 +115,11 @@ class ReportInput:
     def found(self) -> Findings:
         """States and steps before and after."""
         return self.result.findings()
+
+    @cached_property
+    def partners(self) -> Sequence[Match | MatchInterval]:
+        """Corresponding states."""
+        return shown_matches(self.result)
 
     def time(self, mass: float) -> str:
         """A share of the weighted time."""
@@ -341,7 +340,7 @@ def _mark(about: ReportInput, marked: bool) -> tuple[str, ...]:
 
 def _correspondence(about: ReportInput) -> list[Item]:
     """Corresponding states, the most visited first."""
-    result, partners = about.result, about.result.matches()
+    result, partners = about.result, about.partners
     shared = set(result.states_x) & set(result.states_y)
     # Only among shared names: others cannot correspond to themselves.
     namesakes = [m.x == m.y for m in partners if m.x in shared]
@@ -356,9 +355,11 @@ def _correspondence(about: ReportInput) -> list[Item]:
         body.append(Picture(partial(svg.cells_in_plane, cells, result.encoder, about.names), caption))
     elif namesakes and about.by_name:
         body.append(f"{sum(namesakes)} of the {len(namesakes)} shared states correspond to the state of the same name.")
-    body.append(matches(about))
-    if len(partners) > _PARTS:
-        body.append(Remark(f"The {_PARTS} most visited of {len(partners):,}."))
+    body += [matches(about)]
+    body += [Remark(f"The {_PARTS} most visited of {len(partners):,}.")] if len(partners) > _PARTS else []
+    if result.confidence_interval is not None and any(isinstance(m, MatchInterval) for m in partners):
+        ends = f"In brackets: {100 * result.confidence_interval.level:g} % confidence intervals."
+        body.append(Remark(f"{ends} Not determined: another optimal coupling matches the state differently."))
     if result.maps.at_noise_level:
         body.append(Remark("Solved to the level of the sampling noise."))
     return body
@@ -366,12 +367,17 @@ def _correspondence(about: ReportInput) -> list[Item]:
 
 def matches(about: ReportInput) -> Table:
     """Corresponding states."""
-    rows = [
-        (shortened(m.x), shortened(m.y), percent(m.probability), about.time(m.occupancy))
-        for m in about.result.matches()[:_PARTS]
-    ]
+    rows = [(shortened(m.x), shortened(m.y), _matched(m), about.time(m.occupancy)) for m in about.partners[:_PARTS]]
     first, second = (shortened(name, 40) for name in about.names)
-    return Table((f"state in {first}", f"state in {second}", "probability", "time"), rows, "llrr")
+    aligned = "lllr" if any(isinstance(m, MatchInterval) for m in about.partners) else "llrr"
+    return Table((f"state in {first}", f"state in {second}", "probability", "time"), rows, aligned)
+
+
+def _matched(match: Match | MatchInterval) -> str:
+    if isinstance(match, Match):
+        return percent(match.probability)
+    number, low, high = map(percent, (match.probability, match.low, match.high))
+    return f"{number} ({low} to {high})" if match.determined else "not determined"
 
 
 def pairs(about: ReportInput, shares: Contributions | None) -> Table:

@@ -192,7 +192,7 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
         heat = partial(
             svg.heat_map, matrix.values, matrix.labels, matrix.other_labels, title="distances", chance=chance
         )
-        darker = f"Darker cells: larger distances.{missing}"
+        darker = f"Stronger colour: larger distance.{missing}"
         return [Section("heat", "All distances", [darker, *_scale(matrix), Picture(heat)])]
     from scipy.cluster.hierarchy import dendrogram
 
@@ -207,7 +207,7 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     tree = partial(svg.tree, *links, labels, _rounded(top, top))
     return [
         Section("heat", "All distances", [
-            "Darker cells: larger distances. Similar processes are adjacent.", *_scale(matrix), Picture(heat)]),
+            "Stronger colour: larger distance. Similar processes are adjacent.", *_scale(matrix), Picture(heat)]),
         Section("tree", "Hierarchical clustering", [
             "Branches join at the mean distance between their members.", Picture(tree)]),
         Section("map", "Map", [
@@ -316,11 +316,12 @@ def causes(drift: Drift, most: int) -> Table:
     before, after = _name(drift.largest.against), _name(drift.largest.period)
     steps = () if drift.result.makeup is None else drift.result.contributions(most).transitions
     rows = [
-        (_name(s.state), _name(s.next_state), percent(s.probability_x), percent(s.probability_y),
-         short(s.amount), Mark("significant") if s.marked else "")
+        (_name(s.state), _name(s.next_state), Mark("significant") if s.marked else "", percent(s.probability_x),
+         percent(s.probability_y), short(s.amount))
         for s in steps
     ]  # fmt: skip
-    return Table(("from", "to", f"in {before}", f"in {after}", "contribution", ""), rows, "llrrrl")
+    # Marks are next to the names, so that they are visible on a phone.
+    return Table(("from", "to", "", f"in {before}", f"in {after}", "contribution"), rows, "lllrrr")
 
 
 _PERIODS = 16  # periods named below the chart

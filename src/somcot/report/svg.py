@@ -249,18 +249,18 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
     """States on a circle, their labels outside, and arrows between them; `looks` are attributes of the dots."""
     n, names = len(labels), [shortened(label, 22) for label in labels]
     radius = max(90.0, 8.0 * n)  # labels of neighbours are at least a line apart
-    room = 40.0 + 7.2 * max(map(len, names), default=0)
+    room = 50.0 + 7.2 * max(map(len, names), default=0)
     # Half a place from the top, where labels of two neighbours would meet.
     angle = 2 * math.pi * (np.arange(n) + 0.5) / max(n, 1) - math.pi / 2
     out = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    places = np.array([room + radius, 44.0 + radius]) + radius * out
+    places = np.array([room + radius, 54.0 + radius]) + radius * out
     # Square roots: areas are proportional to time.
     sizes = 4 + 10 * np.sqrt(times / max(float(times.max(initial=0.0)), 1e-300))
     loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
     parts = [_arrow(arrow, places, sizes, out) for arrow in arrows]
     for i, name in enumerate(names):
         (x, y), (across, down) = places[i].tolist(), out[i].tolist()
-        reach = sizes[i] + (26 if i in loops else 8)
+        reach = sizes[i] + (34 if i in loops else 8)
         anchor = "middle" if abs(across) < 0.1 else "start" if across > 0 else "end"
         dy = ".35em" if anchor != "middle" else "0" if down < 0 else ".8em"
         parts.append(
@@ -268,7 +268,7 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
             f'y="{y + reach * down:.1f}" dy="{dy}" text-anchor="{anchor}">{escape(name)}</text>'
         )
     body = f'<g font-size="13">{"".join(parts)}</g>'
-    return svg(2 * (room + radius), 2 * radius + 88, body, title, fluid=True)
+    return svg(2 * (room + radius), 2 * radius + 108, body, title, fluid=True)
 
 
 def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats) -> str:

@@ -102,7 +102,8 @@ def settling_warning(result: Result) -> Result:
     inside = np.isfinite(result.potential)
     # The potential over the range of the cost has the unit of steps.
     spread = float(np.ptp(result.potential[inside])) / (float(np.ptp(result.makeup.cost)) or 1.0)
-    warn(Note("average-from-data", discount=DATA_DISCOUNT, steps=spread), DataWarning)
+    mixing = f"the estimated chains take some {spread:.2g} steps to mix, and "
+    warn(Note("average-from-data", discount=DATA_DISCOUNT, mixing=mixing), DataWarning)
     return replace(result, settling=spread, clock=Clock("average", 1.0))
 
 

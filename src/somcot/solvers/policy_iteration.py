@@ -41,7 +41,8 @@ __all__ = ["ExactDetails", "Solution", "iterate", "metric", "result_of", "soluti
 _EPS = float(np.finfo(np.float64).eps)
 TARGET = 1e-9  # width of the bracket, relative to the range of the cost, that counts as converged
 _SMALL_SUPPORTS = 30.0  # mean cells per transport problem up to which evaluation is the costly part
-_LEFT = 1e-2  # ... and the fraction of the Bellman residual that early evaluations leave
+_LEFT = 1e-2  # ... and the fraction of the Bellman residual that early evaluations then leave
+_LEFT_WIDE = 1e-4  # ... and otherwise, where another sweep costs more than the digits that it would save
 _FEW = 1e-4  # fraction of changed plans up to which the next evaluation is exact
 _MANY = 10_000  # number of pairs above which that is considered
 _SAMPLE = 61  # every 61st pair is sampled to check whether the first policy is optimal
@@ -154,8 +155,8 @@ def iterate(
     With a tolerance nothing is proved: no bracket is kept, and potentials have a thousandth of it as their accuracy.
     `guess` is an initial potential and `hints` a sweep for it on the same entries, whose duals start the first sweep.
 
-    Policies that will change anyway are not evaluated to rounding: a hundredth of the Bellman residual is left. This
-    takes one or two more sweeps, so it pays if a sweep costs less than an evaluation, as on small supports.
+    Policies that will change anyway are not evaluated to rounding. On small supports, where a sweep costs less than an
+    evaluation, a hundredth of the Bellman residual is left, which takes one or two more sweeps; otherwise less.
     """
     cost = np.ascontiguousarray(problem.cost[pairs.x, pairs.y])
     # The cost itself is a good first potential: its plans already prefer cheap next pairs.
@@ -163,7 +164,9 @@ def iterate(
     solution = Solution(pairs, Sweep(problem, pairs, threads, hints), V)
     table = np.zeros(problem.shape)
     rough = tolerance > 0.0
-    thrifty = not rough and len(cost) >= _MANY and solution.sweep.cells <= _SMALL_SUPPORTS * len(cost)
+    thrifty, fraction = len(cost) >= _MANY, _LEFT_WIDE
+    if not rough and solution.sweep.cells <= _SMALL_SUPPORTS * len(cost):
+        fraction = _LEFT
     accuracy = max(_EPS, 1e-3 * tolerance)
     left = 0.0
     try:
@@ -181,7 +184,7 @@ def iterate(
             kernel, _ = solution.sweep.kernel()
             # If few plans changed, or the residual is only that of the last evaluation, evaluate this policy exactly.
             early = thrifty and (step == 0 or (improvement.changed > _FEW * len(cost) and residual > 4.0 * left))
-            left = _LEFT * residual if early else 0.0
+            left = fraction * residual if early else 0.0
             goal = max(accuracy, _relative(left, problem.discount, solution.V, residual))
             solution.V = discounted_value(kernel, cost, problem.discount, solution.V, goal)
             if step == 0 and left > 0.0 and _looks_solved(problem, solution, cost, left):
