@@ -168,10 +168,8 @@ def test_what_the_margin_refers_to(logs: dict[str, Path], tmp_path: Path) -> Non
 def test_known_chains_say_where_they_start(initial: list[float] | None, start: str, tmp_path: Path) -> None:
     kernel = np.array([[0.9, 0.1], [0.5, 0.5]])
     path = tmp_path / "chain.npz"
-    if initial is None:
-        np.savez(path, transition=kernel)
-    else:
-        np.savez(path, transition=kernel, initial=np.array(initial))
+    arrays: dict[str, Any] = {"transition": kernel} | ({} if initial is None else {"initial": np.array(initial)})
+    np.savez(path, **arrays)
     assert f"start: {start}" in run("info", path)
     assert f"start: {start}" in run("distance", path, path, "--discount", 0.9)
     assert as_json("info", path)["start"] == start
