@@ -27,7 +27,7 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
-from somcot.inference.intervals import Evidence, equivalence_pvalue
+from somcot.inference.intervals import SLOPE, Evidence, equivalence_pvalue
 from somcot.inference.model import towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
 from somcot.inference.statistics import permute
@@ -110,7 +110,8 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
     n = min(model.samples.n_episodes for model in result.details.models if model.samples is not None)
     distance = result.distance
     assert result.confidence_interval is not None
-    slack = _PROBABLY * scale * (evidence.linear or evidence.error)  # aimed at 80 % rather than even odds
+    # Aimed at 80 % rather than even odds; the upper end varies more than the distance, by the bias it subtracts.
+    slack = _PROBABLY * (1.0 + SLOPE) * scale * (evidence.linear or evidence.error)
     times = []
     if margin > distance:
         times.append((result.confidence_interval.high - distance + slack) / (margin - distance))

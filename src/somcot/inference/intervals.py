@@ -50,12 +50,12 @@ from somcot.inference.statistics import Expansion, Permuted, permute
 from somcot.plumbing.arrays import Floats
 
 __all__ = [
-    "KINK", "LEFT_OUT", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap",
+    "KINK", "LEFT_OUT", "PERMUTATIONS", "SLOPE", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap",
     "equivalence_pvalue", "gather", "interval_of", "saturation", "standard_error", "with_linear_part",
 ]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
-_SLOPE = 0.5  # mean slope of the rise in the noise at a kink: 2 P(Z' > |Z|) for two standard normal variables
+SLOPE = 0.5  # mean slope of the rise in the noise at a kink: 2 P(Z' > |Z|) for two standard normal variables
 _LEAN = 1.2  # the slope of `kink` in the noise is 1 where the distance is smooth, and 1 + _LEAN at a kink
 SPLITS = 20  # random splits into halves, both of which are used
 PERMUTATIONS = 199  # as for `same_process`, so that both give the same p-value
@@ -257,7 +257,7 @@ def _upper(evidence: Evidence, tail: float) -> float:
     if evidence.linear is None:
         return evidence.plugin - bias + float(ndtri(1.0 - tail)) * math.hypot(evidence.error, evidence.rise - bias)
     step = float(stdtrit(min(evidence.df, 1e6), 1.0 - tail)) * evidence.linear
-    return evidence.plugin + step - max(bias - _SLOPE * step, 0.0)
+    return evidence.plugin + step - max(bias - SLOPE * step, 0.0)
 
 
 def _above_pooled(evidence: Evidence, pooled: Pooled, z: float, low: float) -> float:
