@@ -14,6 +14,7 @@ import pytest
 
 import somcot
 from somcot import report
+from somcot.inference import intervals
 from somcot.live.monitor import Monitor
 from somcot.plumbing.html import Bold, Table, markup
 from somcot.plumbing.notes import Note
@@ -318,6 +319,24 @@ def test_an_interval_of_tiny_shares_is_said_once() -> None:
     assert "the true value is below 0.1 %" in report.certainty(result)
     wide = dataclasses.replace(result, confidence_interval=somcot.result.ConfidenceInterval(1e-5, 0.2, 0.9))
     assert "the true value lies between < 0.1 % and 20.0 %" in report.certainty(wide)
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_a_lower_end_that_is_a_placeholder_is_no_number(scale: float) -> None:
+    """Where the test rejects but nothing bounds the distance, no text may show the placeholder as a result."""
+    data = somcot.random_walk(2).sample(20, 10, rng=0)
+    result = somcot.distance(data, data.resample(1), scale * (1.0 - np.eye(2)), discount=0.5, confidence=0.9)
+    low = scale * intervals.LEAST
+    unsure, sure = (
+        dataclasses.replace(result, confidence_interval=somcot.result.ConfidenceInterval(end, 0.2 * scale, 0.9))
+        for end in (low, 100 * low)
+    )
+    assert "do not bound the distance" in report.certainty(unsure)
+    assert "do not bound the distance" not in report.certainty(sure)
+    for text in (report.certainty(unsure), report.sentence(unsure), report.html(unsure)):
+        assert re.search(r"(>|&gt;) 0\b", text)
+        assert f"{low:.4g}" not in text
 
 
 TEST_SAYS = {  # by the p-value of the test and the lower end of the interval

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from somcot.cells import kmeans
 from somcot.chains import Support
-from somcot.continuous.discretise import kmeans
 from somcot.plumbing.arrays import Array, Bools, Floats, Ints
 from somcot.plumbing.checks import check_count, check_discount, check_positive, real_array
 

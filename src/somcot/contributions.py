@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Mark, Table, card, record_card, shortened
-from somcot.plumbing.text import brief_record, decimals, label_text, percent
+from somcot.plumbing.text import brief_record, decimals, figure, label_text, percent
 
 if TYPE_CHECKING:
     from somcot.result import Result
@@ -89,6 +89,17 @@ class BeforeEnd(NamedTuple):
     distance: float
     low: float | None
     high: float | None
+
+    def worded(self, share: float | None, least: str = "") -> str:
+        """The numbers as text; `least` is a lower end that is not a number, such as "> 0".
+
+        Examples
+        --------
+        >>> BeforeEnd(0.25, 0.15, 0.34).worded(0.6)
+        '0.2500, 0.1500 to 0.3400: divided by 60.0 %, the active share'
+        """
+        ends = "" if self.low is None or self.high is None else f", {least or figure(self.low)} to {figure(self.high)}"
+        return f"{figure(self.distance)}{ends}: divided by {percent(share or 1.0)}, the active share"
 
 
 class PairShare(NamedTuple):

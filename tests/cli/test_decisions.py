@@ -162,6 +162,35 @@ def test_what_the_margin_refers_to(logs: dict[str, Path], tmp_path: Path) -> Non
     assert "before the end" in screen
 
 
+@pytest.mark.parametrize(
+    ("initial", "start"), [(None, "uniform"), ([0.0, 1.0], "state 1"), ([0.2, 0.8], "a distribution")]
+)
+def test_known_chains_say_where_they_start(initial: list[float] | None, start: str, tmp_path: Path) -> None:
+    kernel = np.array([[0.9, 0.1], [0.5, 0.5]])
+    path = tmp_path / "chain.npz"
+    if initial is None:
+        np.savez(path, transition=kernel)
+    else:
+        np.savez(path, transition=kernel, initial=np.array(initial))
+    assert f"start: {start}" in run("info", path)
+    assert f"start: {start}" in run("distance", path, path, "--discount", 0.9)
+    assert as_json("info", path)["start"] == start
+
+
+@pytest.mark.parametrize("command", ["test", "distance"])
+def test_an_attribute_without_values_has_no_strata(command: str, tmp_path: Path) -> None:
+    """Sessions of agents have a task only if their traces name one."""
+    for seed, name in enumerate(("before", "after")):
+        write_sessions(tmp_path / name, 12, seed, 0.0)
+        for path in (tmp_path / name).iterdir():
+            path.write_text(json.dumps({"messages": json.loads(path.read_text())["messages"]}))
+    said = refused(command, tmp_path / "before", tmp_path / "after", "--strata", "task")
+    assert "no sequence of" in said
+    assert "'task'" in said
+    out = run("baseline", tmp_path / "before", "-o", tmp_path / "b.somcot")
+    assert "task" not in out.partition("attributes:")[2].splitlines()[0]
+
+
 def test_strata_take_out_the_mix(logs: dict[str, Path], tmp_path: Path) -> None:
     pair, options = (logs["may"], logs["mix"]), (*COLUMNS, "--margin", 0.08)
     bare = as_json("test", *pair, *options, code=3)
@@ -297,7 +326,7 @@ def test_the_test_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(first) == 1
     walk = somcot.random_walk(6)
     (tmp_path / "tests").mkdir()
-    walk.sample(300, 40, rng=1).save(tmp_path / "tests" / "baseline.somcot")
+    walk.sample(600, 40, rng=1).save(tmp_path / "tests" / "baseline.somcot")
     for theta, passes in ((0.5, True), (0.75, False)):
         runs = somcot.random_walk(6, theta)
         names: dict[str, Any] = {"simulate": lambda seed, runs=runs: paths(runs, seed)}
@@ -333,23 +362,26 @@ def content(label: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "label",
-    ["a|b", "<script>alert(1)</script>", "]]>&\"'", "\x00\x1b[31m\ud800", "@team [x](http://y) `z` ![i](j)", "a\n| b"],
-)
+    ["a|b", "<script>alert(1)</script>", "]]>&\"'", "\x00\x1b[31m\ud800", "@team [x](http://y) `z` ![i](j)", "a\n| b",
+     "https://evil.example WWW.evil.example $x^2$ \u202etrac\u2066"],
+)  # fmt: skip
 def test_labels_cannot_leave_their_place(label: str) -> None:
     suite = ElementTree.fromstring(decisions.junit(content(label), (label, "y")).encode())
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert failure.text is not None
     assert "0.500 in" in failure.text
+    assert "\n" not in failure.text
     text = decisions.markdown(content(label), (label, "y")).removesuffix("<!-- somcot -->\n")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     columns = {line.replace("\\|", "").count("|") for line in rows}
     assert columns == {3, 5}  # the facts, and the transitions
     assert "<" not in text
     assert "\x1b" not in text
-    for sign in "`[]!":
+    for sign in "`[]!$":
         assert text.count(sign) == text.count(f"\\{sign}")
-    assert "@team" not in text
+    for unwanted in ("@team", "://", "www.", "\u202e", "\u2066", "p = over"):
+        assert unwanted not in text.lower()
 
 
 def test_junit_keeps_the_text_of_labels() -> None:

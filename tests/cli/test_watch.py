@@ -374,7 +374,7 @@ def test_options_that_make_no_sense(folder: Path, tmp_path: Path) -> None:
         ([log, "--broken", "mend"], "--broken: found 'mend'"),
         ([log, "--tidy"], "--tidy: not supported for a stream"),
         ([log, "--state-file", log], "is an input of this command"),
-        ([log, "--within", 5], "within: needs false_alarm"),
+        ([log, "--within", 5], "--within: needs --false-alarm"),
         ([tmp_path / "none.csv"], "no such file"),
     ]
     for words, complaint in cases:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from somcot import Cells, Trajectories, discretise, distance
-from somcot.continuous.discretise import kmeans, lag_coordinates
+from somcot.cells import kmeans
+from somcot.continuous.discretise import lag_coordinates
 from somcot.plumbing.arrays import Floats
 from tests.continuous import systems
 from tests.notes import noted

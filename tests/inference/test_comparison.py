@@ -10,8 +10,7 @@ import pytest
 
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs
-from somcot.inference import estimate
-from somcot.inference.comparison import AgainstKnown, Exchangeable, Separate, compare
+from somcot.inference.comparison import AgainstKnown, Exchangeable, Separate, compare, places_of
 from somcot.inference.intervals import KINK, gather
 from somcot.inference.model import fit
 from somcot.problem import Problem
@@ -397,10 +396,9 @@ def test_noise_added_to_pooled_rows_has_the_size_of_the_noise_of_the_data() -> N
 @pytest.mark.parametrize("order", ["same", "mixed", "ends elsewhere"])
 def test_the_solution_of_the_plug_in_serves_half_samples(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[Any] = []
-    original = estimate.places_of
 
     def seen(*arguments: Any) -> Any:
-        used.append(original(*arguments))
+        used.append(places_of(*arguments))
         return used[-1]
 
     place = np.array([3, 1, 4, 0, 2], dtype=np.int32)
@@ -408,10 +406,10 @@ def test_the_solution_of_the_plug_in_serves_half_samples(order: str, monkeypatch
     other = Samples(labels, place[B.now], place[B.following], offsets=B.offsets) if order == "mixed" else B
     if order == "ends elsewhere":  # the last state of a sequence has no successor in this recording
         other = Samples.from_trajectories([*([[0, 1, 2, 1]] * 30), [0, 1, 4]])
-    monkeypatch.setattr(estimate, "places_of", seen)
+    monkeypatch.setattr("somcot.inference.estimate.places_of", seen)
     fast = quiet(somcot.distance, A, other, discount=0.9, confidence=0.9)
     assert (used[0] is None) == (order != "same")
-    monkeypatch.setattr(estimate, "places_of", lambda *_: None)
+    monkeypatch.setattr("somcot.inference.estimate.places_of", lambda *_: None)
     slow = quiet(somcot.distance, A, other, discount=0.9, confidence=0.9)
     assert fast.distance == pytest.approx(slow.distance, rel=1e-5)
     for end, same in zip(fast.confidence_interval, slow.confidence_interval, strict=True):

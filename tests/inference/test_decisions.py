@@ -98,7 +98,97 @@ def test_equivalence_does_not_take_similar_rows_as_equal() -> None:
     assert test.distance.confidence_interval is not None
     high = test.distance.confidence_interval.high
     assert high == pytest.approx(interval_of(evidence._replace(pooled=None), 0.9).high)
-    assert high > 1.05 * interval_of(evidence, 0.9).high
+    assert high > 1.05 * interval_of(evidence._replace(linear=None), 0.9).high
+
+
+# --- The cautious upper end: the distance of "coins" is 0.09 times the difference of their shares of heads
+
+
+def coins(heads: Any) -> Samples:
+    """One decision for each sequence."""
+    return Samples.from_trajectories([["go", "heads" if head else "tails", "end"] for head in heads], terminated=True)
+
+
+def evidence_of(x: Samples, y: Samples, **options: Any) -> Evidence:
+    result = somcot.distance(x, y, discount=DISCOUNT, confidence=0.9, rng=1, cautious=True, **options)
+    assert isinstance(result.details, EstimateDetails)
+    assert result.details.evidence is not None
+    return result.details.evidence[0]
+
+
+def tosses(n: int, share: float, seed: int) -> Any:
+    return np.random.default_rng(seed).random(n) < share
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_the_linear_part_has_the_variance_of_two_shares(n: int) -> None:
+    x, y = tosses(n, 0.2, 1), tosses(n, 0.5, 2)
+    evidence = evidence_of(coins(x), coins(y))
+    exact = 0.09 * np.sqrt(x.var(ddof=1) / n + y.var(ddof=1) / n)
+    # 300 sequences are 100 folds of 3, so the variance is itself estimated.
+    assert evidence.linear == pytest.approx(exact, rel=0.02 if n == 60 else 0.15)
+    assert evidence.df > 60
+
+
+def test_the_linear_part_within_strata() -> None:
+    sizes, shares = {"a": (40, 20), "b": (10, 30)}, {"a": (0.1, 0.3), "b": (0.7, 0.9)}
+    heads = [[tosses(sizes[s][g], shares[s][g], 10 * g + k) for k, s in enumerate("ab")] for g in (0, 1)]
+    sides = [coins(np.concatenate(side)) for side in heads]
+    labels = [[s for s in "ab" for _ in range(sizes[s][g])] for g in (0, 1)]
+    evidence = evidence_of(*sides, strata=labels)
+    mix = {"a": 0.6, "b": 0.4}
+    variance = sum(
+        mix[s] ** 2 * heads[g][k].var(ddof=1) / sizes[s][g] for g in (0, 1) for k, s in enumerate("ab")
+    )  # fmt: skip
+    assert evidence.linear == pytest.approx(0.09 * np.sqrt(variance), rel=0.03)
+
+
+def test_the_linear_part_of_pairs_is_that_of_their_differences() -> None:
+    rng, n = np.random.default_rng(5), 80
+    task = rng.random(n)
+    x, y = rng.random(n) < 0.8 * task, rng.random(n) < 0.8 * task + 0.2
+    evidence = evidence_of(coins(x), coins(y), paired_by=(list(range(n)), list(range(n))))
+    exact = 0.09 * np.std(x.astype(float) - y, ddof=1) / np.sqrt(n)
+    assert evidence.linear == pytest.approx(exact, rel=0.02)
+
+
+def test_half_samples_show_less_near_a_kink() -> None:
+    """If the shares are equal, half-samples deviate to one side only."""
+    heads = np.arange(100) % 2 == 0
+    evidence = evidence_of(coins(heads), coins(np.roll(heads, 1)))
+    assert evidence.plugin == 0.0
+    even = evidence_of(coins(heads), coins(np.arange(100) % 5 == 0))
+    assert even.linear is not None
+    assert evidence.error < 0.8 * even.error
+    assert even.error == pytest.approx(even.linear, rel=0.35)
+
+
+def test_few_long_sequences_have_few_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(3)
+    short = [["a", *rng.choice(["a", "b"], 5)] for _ in range(60)]
+    long = [["a", *(["a"] * 400), "b"], ["a", *(["b", "a"] * 200)]]
+    x = Samples.from_trajectories([["a", *rng.choice(["a", "b"], 5)] for _ in range(60)])
+    assert evidence_of(Samples.from_trajectories(short), x).df > 40
+    assert evidence_of(Samples.from_trajectories(short + long), x).df < 10
+
+
+def test_the_cautious_end_subtracts_only_the_certain_part_of_the_bias() -> None:
+    for bias in (0.0, 0.01, 0.03, 0.08):
+        evidence = Evidence(0.2, 0.2 + bias, 0.02, linear=0.03)
+        step = 1.6449 * 0.03
+        assert interval_of(evidence, 0.9).high == pytest.approx(0.2 + step - max(bias - step / 2, 0.0), abs=1e-4)
+    few = Evidence(0.2, 0.2, 0.02, linear=0.03, df=5.0)
+    assert interval_of(few, 0.9).high == pytest.approx(0.2 + 2.015 * 0.03, abs=1e-4)
+
+
+@pytest.mark.statistical
+def test_at_the_margin_one_decision_is_rarely_called_equivalent() -> None:
+    """The distance has one kink here; half-samples alone said "equivalent" in about 10 % of runs."""
+    wrong, runs = 0, 400
+    for seed in range(runs):
+        x, y = coins(tosses(240, 0.3, 2 * seed)), coins(tosses(240, 0.38, 2 * seed + 1))
+        wrong += interval_of(evidence_of(x, y), 0.9).high < 0.09 * 0.08
+    assert wrong <= 0.05 * runs + 2 * np.sqrt(0.05 * 0.95 * runs)
 
 
 def test_a_margin_does_not_change_the_test() -> None:

@@ -94,6 +94,7 @@ def test_more_visits_by_the_same_sequences_are_found() -> None:
     y = somcot.Samples.from_trajectories([["a", "b"] * (3 + k % 3) for k in range(90)])
     (row,) = [row for row in compared(x, y).findings().states if row.state == "b"]
     assert (row.sequences_x, row.sequences_y, row.marked) == (90, 90, True)
+    assert row.kind == "more", "what is tested is how often they reach it"
 
 
 def test_within_strata_the_mix_is_no_finding() -> None:

@@ -5,6 +5,7 @@ With ``--margin``, the exit code of `somcot test` is the verdict. Slow modules a
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -238,8 +239,9 @@ def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 
 def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A summary for a pull request: the verdict, the figures behind it, and the largest differences."""
+    from somcot.contributions import BeforeEnd
     from somcot.plumbing.text import shown_pvalue
-    from somcot.report.sentences import before_end_in_words, mix_in_words
+    from somcot.report.sentences import mix_in_words
 
     mark = {"equivalent": "✅", "changed": "❌", "inconclusive": "❔"}[content["verdict"]]
     low, high, level = content["confidence_interval"].values()
@@ -247,11 +249,11 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
         ("reference", _cell(f"{names[0]}: {_size(content['x'])}")),
         ("compared", _cell(f"{names[1]}: {_size(content['y'])}")),
         ("distance", f"{content['distance']:.4g} ({100 * level:g} % interval {low:.4g} to {high:.4g})"),
-        ("margin", f"{content['margin']:g} (p = {shown_pvalue(content['equivalence_pvalue'])} for a larger distance)"),
+        ("margin", f"{content['margin']:g} (p-value {shown_pvalue(content['equivalence_pvalue'])} for a larger one)"),
         ("no difference", f"p = {content['pvalue']:.3g}"),
     ]
     if content.get("before_end") is not None:
-        rows.insert(3, ("before the end", before_end_in_words(content["before_end"], content["active_share"])))
+        rows.insert(3, ("before the end", BeforeEnd(**content["before_end"]).worded(content["active_share"])))
     if content["mix"] is not None:
         rows.append(("strata", mix_in_words(content["distance"], content["mix"])))
     text = [f"### {mark} {content['verdict'].capitalize()}", "", content["meaning"], ""]
@@ -274,28 +276,35 @@ def _size(facts: Mapping[str, Any]) -> str:
 
 
 def _change_lines(content: Mapping[str, Any], names: tuple[str, str]) -> list[str]:
-    return [
+    # One line for each, whatever the labels contain.
+    lines = (
         f"{s['state']} -> {s['next_state']}: {s['probability_x']:.3f} in {names[0]}, {s['probability_y']:.3f} in "
         f"{names[1]}"
         for s in content["contributions"]
-    ]
+    )
+    return [" ".join(line.split()) for line in lines]
+
+
+_ODD = re.compile(
+    r"[^\t\n\x20-\x7e\xa0-\u200d\u2010-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def _clean(text: str) -> str:
-    """Without characters that XML does not allow."""
-    # XML cannot represent these characters, not even escaped.
-    return "".join(c if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff") else "?"
-                   for c in text)  # fmt: skip
+    """Without control characters, which XML does not allow, and marks that reverse the direction of writing."""
+    # XML cannot represent control characters, not even escaped; a reversed label can imitate another one.
+    return _ODD.sub("?", text)
 
 
 def _cell(text: str) -> str:
-    """Text in a table of Markdown: labels cannot add columns, lines, links, mentions or HTML."""
+    """Text in a table of Markdown: labels cannot add columns, lines, links, mentions, formulas or HTML."""
     text = " ".join(_clean(text).split())
     # The backslash comes first, as the other replacements add backslashes.
-    for sign in "\\`*_{}[]()#|~!":
+    for sign in "\\`*_{}[]()#|~!$":
         text = text.replace(sign, f"\\{sign}")
-    # The ampersand before < and >, for the same reason; a zero-width space prevents mentions.
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "@&#8203;")
+    # The ampersand before < and >, for the same reason; zero-width spaces prevent mentions and addresses.
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"@|:(?=//)|www(?=\.)", lambda found: f"{found[0]}&#8203;", text, flags=re.IGNORECASE)
 
 
 # --- Planning and references
@@ -384,7 +393,7 @@ def baseline(
     """Write recordings to one small file that can be committed: codes of states and attributes, no contents."""
     from functools import reduce
 
-    from somcot.cli.inputs import read_processes
+    from somcot.cli.inputs import known_attributes, read_processes
     from somcot.cli.output import caught, check_targets, console, print_json
     from somcot.cli.screens import show_notes, show_written
     from somcot.samples import Samples
@@ -413,7 +422,7 @@ def baseline(
     if json:
         print_json(facts)
         return 0
-    kept = ", ".join(recording.episode_attributes) or "none"
+    kept = ", ".join(known_attributes(recording)) or "none"
     console().print(
         f"{recording.n_episodes:,} sequences, {recording.n_transitions:,} transitions, {recording.n_states:,} states, "
         f"{facts['n_bytes']:,} bytes; attributes: {kept}"

@@ -37,6 +37,7 @@ __all__ = [
     "duration",
     "estimate_size",
     "full_label",
+    "known_attributes",
     "match_labels",
     "read_counts",
     "read_groups",
@@ -488,6 +489,12 @@ def suggested_discount(processes: Sequence[NamedProcess]) -> float:
     of = f" of {baselines[0].name}" if baselines else ""
     warn(Note("discount-chosen", discount=discount, steps=_rounded(mean), of=of), DataWarning)
     return discount
+
+
+def known_attributes(samples: Samples) -> list[str]:
+    """Attributes of sequences of which at least one sequence has a value; readers of traces write "unknown"."""
+    known = samples.episode_attributes
+    return [name for name, values in known.items() if any(one not in (None, "unknown") for one in values)]
 
 
 def _rounded(number: float) -> str:

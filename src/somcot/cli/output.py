@@ -206,7 +206,16 @@ def process_facts(process: NamedProcess) -> dict[str, Any]:
     if isinstance(value, (Samples, Counts)):
         kind = "samples" if isinstance(value, Samples) else "counts"
         return facts | {"kind": kind, "n_transitions": value.n_transitions, "n_episodes": value.n_episodes}
-    return facts | {"kind": "chain", "n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
+    sizes = {"n_transitions": int(value.support.indptr[-2]), "n_episodes": 0}
+    return facts | {"kind": "chain", **sizes, "start": _start(value)}
+
+
+def _start(chain: MarkovChain) -> str:
+    """The initial distribution in a few words: files often have none, and then it is assumed."""
+    law = chain.initial
+    if float(law.max()) == 1.0:
+        return f"state {label_text(chain.states[int(law.argmax())])}"
+    return "uniform" if float(np.ptp(law)) <= 1e-12 else "a distribution"
 
 
 def _bounds(result: Result) -> dict[str, float] | None:

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table as Grid
 from rich.text import Text
 
-from somcot.cli.inputs import NamedProcess, Size, duration, readable
+from somcot.cli.inputs import NamedProcess, Size, duration, known_attributes, readable
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
@@ -194,7 +194,7 @@ def _parts(about: ReportInput) -> Iterator[Table]:
         steps = transitions(about, shares).without("error")
         together = pairs(about, shares).first(_TOP).without("cost", "of the distance", "error")
         if steps.rows:
-            yield steps._replace(title="Transitions with the largest contributions")
+            yield steps._replace(title="Transitions with the largest contributions (% of the steps from that state)")
         if together.rows:
             yield together._replace(title="Pairs of states with the largest contributions")
     yield matches(about).first(_MATCHES)._replace(title="Strongest correspondences")
@@ -208,8 +208,9 @@ def show_files(console: Console, answer: ShownResult) -> None:
 
 def show_test(console: Console, content: dict[str, Any], names: tuple[str, str]) -> None:
     """The result of the same-process test, and the verdict if there is a margin."""
+    from somcot.contributions import BeforeEnd
     from somcot.inference.permutation import verdict
-    from somcot.report.sentences import before_end_in_words, mix_in_words
+    from somcot.report.sentences import mix_in_words
 
     p, n, early = content["pvalue"], content["n_permutations"], content["stopped_early"]
     decided = "verdict" in content
@@ -220,7 +221,7 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
         refers = "" if content["before_end"] is None else ", which is what the margin refers to"
         facts.append(Fact("distance", "distance", f"{content['distance']:.4f}{refers}"))
         if content["before_end"] is not None:
-            text = before_end_in_words(content["before_end"], content["active_share"])
+            text = BeforeEnd(**content["before_end"]).worded(content["active_share"])
             facts.append(Fact("before_end", "before the end", text))
         if content["mix"] is not None:
             facts.append(Fact("mix", "strata", mix_in_words(content["distance"], content["mix"])))
@@ -301,8 +302,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     rows.append(("states", _names(value.states, 12)))
     if attributes := getattr(value, "attributes", None):
         rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
-    attributes = getattr(value, "episode_attributes", {})
-    if known := [name for name, values in attributes.items() if any(one not in (None, "unknown") for one in values)]:
+    if isinstance(value, Samples) and (known := known_attributes(value)):
         are = "are" if len(known) > 1 else "is"
         rows.append(("sessions", f"{_names(known, 12)} {are} known (for --by NAME and --strata NAME)"))
     cost = f"about {duration(size.seconds)} and {readable(size.n_bytes)} of memory"
@@ -324,7 +324,8 @@ def _described(facts: dict[str, Any]) -> str:
     if facts["kind"] == "rates":
         return f"known rates, {facts['n_states']:,} states, {facts['n_transitions']:,} jumps"
     if facts["kind"] == "chain":
-        return f"known chain, {facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
+        sizes = f"{facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
+        return f"known chain, {sizes}; start: {facts['start']}"
     data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"
     if facts["kind"] == "vectors":
         return f"{data}, {facts['n_coordinates']} coordinate{'' if facts['n_coordinates'] == 1 else 's'}"

@@ -72,7 +72,12 @@ class WatchOptions:
     save_every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
     ] = 5.0
-    exit_on_alarm: Annotated[bool, typer.Option("--exit-on-alarm", help="Exit at an alarm, with exit code 3.")] = False
+    exit_on_alarm: Annotated[
+        bool,
+        typer.Option(
+            "--exit-on-alarm", help="Exit with code 3 at an alarm, after the block of events that was read with it."
+        ),
+    ] = False
     on_alarm: Annotated[
         str | None,
         typer.Option(metavar="CMD", help="Run this command at an alarm, with the alarm as JSON on its input."),
@@ -95,9 +100,7 @@ def watch(options: WatchOptions, reading: Reading) -> int:
     # Other options change labels or rows with the whole table in view, which a stream never is.
     for name in reading.chosen():
         if name not in (*_STREAMED, *_OF_FILES):
-            raise ValueError(
-                f"{flag(name)}: not supported for a stream; prepare the stream and the reference beforehand"
-            )
+            raise ValueError(f"{flag(name)}: not supported for a stream; prepare stream and reference beforehand")
     if options.broken not in ("skip", "stop"):
         raise ValueError(f"--broken: found {options.broken!r}, expected skip or stop")
     if options.reference == "-":
@@ -122,6 +125,8 @@ def _monitor(options: WatchOptions, reading: Reading) -> Monitor:
 
     (reference,) = read_processes([options.reference], reading, reward_column(options.cost), keep_times=True)
     cost = "labels" if options.cost == "labels" else build_cost(options.cost, reference, reference)
+    if options.within is not None and options.false_alarm is None:
+        raise ValueError("--within: needs --false-alarm as well, the probability that is not to be exceeded")
     gap = check_gap(reading.gap)
     if reading.end is not None and gap is None:
         raise ValueError(
@@ -476,9 +481,9 @@ class _Watch:
             what = "no events" if m.n_events == 0 else f"{m.n_events:,} events"
             if m.n_events == 0 and self.feed.place.names is None:
                 what = "the stream is empty, without a header"
-            state = (
-                f"alarm at event {m.alarm.event:,}" if m.alarm is not None else f"no alarm, evidence {m.evidence:.2g}"
-            )
+            state = f"no alarm, evidence {m.evidence:.2g} (alarm at 1)"
+            if m.alarm is not None:
+                state = f"alarm at event {m.alarm.event:,}"
             _say(f"{how}: {what}, {state}")
             if m.notice is not None:
                 _say(f"the process {m.notice}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from somcot.cells import Cells, PointCost, circular_mean, embedded, wrapped
+from somcot.cells import Cells, PointCost, circular_mean, embedded, kmeans, wrapped
 from somcot.inference import permutation
 from somcot.inference.model import SATURATED, fit, saturation
 from somcot.inference.permutation import SameProcessResult
@@ -22,7 +22,6 @@ from somcot.trajectories import Trajectories
 __all__ = [
     "check_recordings",
     "discretise",
-    "kmeans",
     "lag_coordinates",
     "same_process",
     "scale_of",
@@ -31,59 +30,7 @@ __all__ = [
 
 # --- Placing cells: k-means, and coordinates that predict the next state best
 
-_MOST_POINTS = 20_000  # more points hardly move the centres
-_ROUNDS = 30
 _KEPT = 0.1  # singular values kept, relative to the largest
-
-
-def kmeans(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Centres of `k` clusters, fewer if there are fewer distinct points; sorted along their main axis.
-
-    k-means++ initialisation, then Lloyd's iterations, on a sample of the points.
-
-    Examples
-    --------
-    >>> kmeans(np.array([[0.0], [0.1], [5.0], [5.1]]), 2, np.random.default_rng(0)).round(2).tolist()
-    [[0.05], [5.05]]
-    """
-    from scipy.spatial import cKDTree
-
-    if len(points) > _MOST_POINTS:
-        # Sorted, so that the points keep their order, on which later random choices depend.
-        points = points[np.sort(rng.choice(len(points), _MOST_POINTS, replace=False))]
-    centres = _spread_out(points, k, rng)
-    previous: Floats | None = None
-    for _ in range(_ROUNDS):
-        nearest = cKDTree(centres).query(points)[1]
-        size = np.bincount(nearest, minlength=len(centres))
-        sums = np.stack([np.bincount(nearest, column, len(centres)) for column in points.T], axis=1)
-        # An empty cluster keeps its centre.
-        centres = np.where(size[:, None] > 0, sums / np.maximum(size, 1)[:, None], centres)
-        if previous is not None and np.array_equal(previous, centres):
-            break
-        previous = centres
-    return _sorted(centres)
-
-
-def _spread_out(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """Initial centres: each chosen with probability proportional to its squared distance to the previous ones."""
-    chosen = [points[int(rng.integers(len(points)))]]
-    squares = ((points - chosen[0]) ** 2).sum(axis=1)
-    while len(chosen) < k and squares.max() > 0.0:
-        # Drawn from cumulative sums; the clip is for rounding at the upper end.
-        heap = np.cumsum(squares)
-        chosen.append(
-            points[int(np.searchsorted(heap, rng.random() * heap[-1], side="right").clip(0, len(points) - 1))]
-        )
-        squares = np.minimum(squares, ((points - chosen[-1]) ** 2).sum(axis=1))
-    return np.stack(chosen)
-
-
-def _sorted(centres: Floats) -> Floats:
-    """Sort along the first principal axis, whose sign is that of its largest entry, for reproducibility."""
-    axis = np.linalg.svd(centres - centres.mean(axis=0), full_matrices=False)[2][0]
-    axis = axis * (1.0 if axis[np.abs(axis).argmax()] > 0 else -1.0)
-    return centres[np.argsort(centres @ axis, kind="stable")]
 
 
 def lag_coordinates(recordings: Sequence[Trajectories]) -> Floats | None:

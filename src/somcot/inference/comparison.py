@@ -29,7 +29,7 @@ from somcot.inference.statistics import (
     row_tests,
 )
 from somcot.inference.strata import Strata
-from somcot.inference.units import Engine, engine_of, known_starts_differ
+from somcot.inference.units import Engine, WholeSequences, engine_of, known_starts_differ
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import Data, Problem
 
@@ -38,6 +38,7 @@ __all__ = [
     "on_entries_of", "places_of",
 ]  # fmt: skip
 
+FOLDS = 100  # of each recording, that are left out in turn
 FACTOR_SPLITS = 4  # random splits of a permutation into halves, for the factor of the rise
 _SAME = 1e-12  # largest difference of equal probabilities
 
@@ -54,6 +55,13 @@ class Halves(NamedTuple):
 
     draws: Draws
     counts: Floats | None = None
+
+
+class LeftOut(NamedTuple):
+    """Probabilities with one fold of the sequences left out, and the recording of each fold; 0 for folds of pairs."""
+
+    draws: Draws
+    sides: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +117,20 @@ class Exchangeable:
         p, q = (self.engine.kernels(counts[:, g], own) for g, own in enumerate(self.observed))
         return Halves(Draws(p, q), counts)
 
+    def without_folds(self, seed: int) -> LeftOut | None:
+        """Leave out each of at most `FOLDS` random folds of the sequences of each recording; None without sequences.
+
+        A stratum keeps its weight: what is left out of it is replaced by its mean. The changes are scaled such that the
+        sum of the squares of their effects estimates a variance without bias.
+        """
+        if not isinstance(self.engine, WholeSequences):
+            return None
+        folds, sides = _folds(self.engine, np.random.default_rng([seed, 3]))
+        inside = self.engine.weighted(self.engine.observed)
+        counts = [np.maximum(own - self.engine.sums(folds * inside[g]), 0.0) for g, own in enumerate(self.counts)]
+        p, q = (self.engine.kernels(counts[g], own) for g, own in enumerate(self.observed))
+        return LeftOut(Draws(p, q), sides)
+
     def null(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts of permutations, (n_draws, 2, n_entries)."""
         return self.engine.regroup(seed, indices)
@@ -156,6 +178,30 @@ class Exchangeable:
         halves = self.engine.halve(seed + index, FACTOR_SPLITS, grouping)
         p, q = (self.engine.kernels(halves[:, g], whole[g]) for g in (0, 1))
         return Draws(*whole), Draws(p, q)
+
+
+def _folds(engine: WholeSequences, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    """How much of each unit a fold has above the mean of its recording and stratum, (n_folds, n_units)."""
+    strata, units = engine.strata, np.arange(len(engine.observed))
+    # A task that was run on both sides is left out as a whole.
+    paired = strata is not None and strata.paired
+    groups = [units] if paired else [np.flatnonzero(engine.observed == g) for g in (0, 1)]
+    folds, sides = [], []
+    for side, own in enumerate(groups):
+        member = strata.pooled if strata is not None and paired else np.arange(len(own))
+        n = int(member.max()) + 1
+        cells = np.zeros(n, dtype=np.int64) if strata is None or paired else strata.cells(strata.pooled[own])
+        n_folds = min(n, FOLDS)
+        inside = (rng.permutation(np.arange(n) * n_folds // n) == np.arange(n_folds)[:, None]).astype(np.float64)
+        sizes = np.bincount(cells)
+        mean = (inside @ (cells[:, None] == np.arange(len(sizes)))) / sizes
+        # Means are estimated, once for each stratum and once for the fold.
+        factor = np.sqrt(sizes / np.maximum(sizes - 1, 1) * (n - 1) / max(n - n / n_folds, 1.0))
+        weights = np.zeros((n_folds, len(units)))
+        weights[:, own] = ((inside - mean[:, cells]) * factor[cells])[:, member]
+        folds.append(weights)
+        sides.append(np.full(n_folds, side))
+    return np.concatenate(folds), np.concatenate(sides)
 
 
 @dataclass(frozen=True, eq=False)

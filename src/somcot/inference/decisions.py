@@ -2,7 +2,8 @@
 
 **A margin.** "Equivalent" is shown if the upper end of the interval is below the margin, "changed" if the permutation
 test rejects and equivalence is not shown. Both use the resampling of whole sequences of docs/statistics.md. The upper
-end is that without pooled rows: who has to show that two processes are alike cannot assume that similar rows are equal.
+end is the cautious one of `somcot.inference.intervals`: who has to show that two processes are alike cannot assume that
+similar rows are equal, nor rely on half-samples near a kink.
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
@@ -26,7 +27,7 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
-from somcot.inference.intervals import Evidence, equivalence_pvalue, interval_of
+from somcot.inference.intervals import Evidence, equivalence_pvalue
 from somcot.inference.model import towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
 from somcot.inference.statistics import permute
@@ -40,7 +41,7 @@ from somcot.plumbing.notes import collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
-from somcot.result import ConfidenceInterval, Result
+from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 
@@ -64,7 +65,7 @@ def test_with_margin(
     test = permutation.same_process(x, y, cost, discount=discount, rng=copy.deepcopy(rng), **options)
     shared: dict[str, Any] = {name: options.get(name) for name in ("strata", "paired_by", "threads")}
     with collected() as notes:  # most were issued by the test, or repeat the verdict
-        result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=rng, **shared)
+        result = estimate(x, y, table, discount=discount, confidence=_CONFIDENCE, rng=rng, cautious=True, **shared)
     for note in notes:
         if note.code not in _SAID:
             warn(note, DataWarning)
@@ -93,12 +94,7 @@ def check_margin(margin: object, cost: Floats) -> None:
 def _decided(test: SameProcessResult, result: Result, margin: float) -> SameProcessResult:
     assert isinstance(result.details, EstimateDetails)
     assert result.details.evidence is not None
-    assert result.confidence_interval is not None
     evidence, units = result.details.evidence
-    evidence = evidence._replace(pooled=None)  # pooling assumes that rows are equal unless shown otherwise
-    low, high, level = result.confidence_interval
-    most = min(units.offset + units.scale * interval_of(evidence, level).high, result.details.problem.most)
-    result = replace(result, confidence_interval=ConfidenceInterval(low, max(most, high), level))
     pvalue = equivalence_pvalue(evidence, (margin - units.offset) / units.scale)
     # The ends of the interval are clipped to the range of the cost, which the margin is inside.
     verdict = "equivalent" if pvalue <= _LEVEL else "changed" if test.pvalue <= _LEVEL else "inconclusive"
@@ -114,7 +110,7 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
     n = min(model.samples.n_episodes for model in result.details.models if model.samples is not None)
     distance = result.distance
     assert result.confidence_interval is not None
-    slack = _PROBABLY * scale * evidence.error  # aimed at 80 % rather than even odds
+    slack = _PROBABLY * scale * (evidence.linear or evidence.error)  # aimed at 80 % rather than even odds
     times = []
     if margin > distance:
         times.append((result.confidence_interval.high - distance + slack) / (margin - distance))

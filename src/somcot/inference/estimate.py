@@ -260,6 +260,7 @@ def estimate(
     strata: Any = None,
     paired_by: Any = None,
     threads: int | None = None,
+    cautious: bool = False,
     n_splits: int | None = None,
     interval: str | None = None,
     standard_error: str | None = None,
@@ -293,17 +294,16 @@ def estimate(
         The same for tasks drawn at random and run on both sides; see `somcot.inference.strata`.
     threads : int, optional
         One per core by default; the result does not depend on it.
-    n_splits, interval, n_resamples
-        Deprecated and ignored: they belonged to the former rule.
-    standard_error : {"rows", "episodes"}
-        Deprecated; use ``units="transitions"`` or ``units="sequences"``.
-    pool_rows : bool
-        Deprecated; False leaves pooled rows out of the estimate.
+    cautious : bool
+        Whether to claim closeness: the upper end is then that of `same_process` with a margin, which is higher.
+    n_splits, interval, n_resamples, standard_error, pool_rows
+        Deprecated. The first three are ignored; `units` replaces the fourth; False for the last pools no rows.
     joint : Joint, optional
         For several intervals that hold jointly, as in `distance_matrix`.
     """
     began = time.perf_counter()
     check_confidence(confidence)
+    check_flag("cautious", cautious)
     units = _with_deprecated(units, standard_error, n_splits, interval, n_resamples, pool_rows)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))  # one number seeds permutations and half-samples
     chosen = choose_units(x, y, units, strata_of((x, y), strata, paired_by))
@@ -321,7 +321,7 @@ def estimate(
     own = states and Expansion.of(solution, comparison.cost, discount, left_out=LEFT_OUT, states=states)
     gathered = gather(
         comparison, seed, n_permutations=_n_permutations(confidence, n_joint), features=features,
-        scale=cost_units.scale, pool=pool_rows is not False, own=own, threads=threads,
+        scale=cost_units.scale, pool=pool_rows is not False, own=own, cautious=cautious, threads=threads,
     )  # fmt: skip
     evidence = gathered.evidence
     answer = interval_of(evidence, 0.9 if confidence is None else confidence, n_joint=n_joint, bar=bar)

@@ -128,12 +128,15 @@ class _Changes(NamedTuple):
         present = np.where(self.events >= 0, self.events > 0, self.times > 0.0)
         alone, marked = present[0] != present[1], adjusted <= _LEVEL
         shares = self.times if sizes is None else self.units / np.array(sizes)[:, None]
-        change = shares[1] - shares[0]
+        moves = change = shares[1] - shares[0]
+        if sizes is not None:
+            # What most units contain is tested by how often they do, as in `_tested`.
+            often = (self.units.sum(axis=0) > sum(sizes) / 2) & (self.events >= 0).all(axis=0)
+            moves = np.where(often, self.events[1] / sizes[1] - self.events[0] / sizes[0], change)
         # Keys come last, so that ties have a fixed order.
         for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
             kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
-            # All sequences may have a state in both recordings; its share of the time then says in which one more.
-            grows = np.sign(change[k]) or np.sign(self.times[1, k] - self.times[0, k])
+            grows = np.sign(moves[k])
             counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
             yield k, (
                 *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),

@@ -15,48 +15,47 @@ triangle inequality d - q is a lower bound, and it is above 0 exactly where the 
 These limits hold wherever the difference lies. Rows that the data cannot distinguish are pooled; the noise of the data,
 added to the pooled rows, shows how much pooling may have removed, and so where the upper end may be (`Pooled`).
 
+Who has to show that two processes are alike needs more: the cautious upper end pools no rows. To second order the
+distance is convex in the noise, so it is at least the truth plus the linear part of the noise, and d + t s is an upper
+bound, where s is the standard error of that part. It is found by leaving out folds of sequences; half-samples show less
+near a kink, which folds their noise over. The bias b is subtracted only as far as it is certain: it is measured on data
+that contain the noise, and where a kink makes it, it falls by half of what the noise adds to d. So it may be too large
+by t s / 2 just where d is too small.
+
 All values are on the unit-cost scale, where the smallest possible distance is 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from somcot.chains import Support
-from somcot.core.pairs import reachable_pairs
 from somcot.costs import FeatureCost
-from somcot.derivatives import Gradient, RowGradient
 from somcot.inference.comparison import AgainstKnown, Comparison, Draws, Exchangeable, Halves, Separate, on_entries_of
 from somcot.inference.model import (
     Kept,
-    Model,
+    bootstrap,
     calibrated,
     design_effect,
     kept_shares,
     kept_shares_of_many,
     row_shares,
     saturation,
+    standard_error,
 )
 from somcot.inference.statistics import Expansion, Permuted, permute
-from somcot.plumbing.arrays import Floats, one_blas_thread
-from somcot.plumbing.errors import warn
-from somcot.plumbing.notes import Note
-from somcot.problem import UnitProblem
-from somcot.result import Bounds, Status
-from somcot.samples import Samples
-from somcot.solvers.policy_iteration import iterate
+from somcot.plumbing.arrays import Floats
 
 __all__ = [
     "KINK", "LEFT_OUT", "PERMUTATIONS", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap",
-    "equivalence_pvalue", "gather", "interval_of", "saturation", "standard_error",
+    "equivalence_pvalue", "gather", "interval_of", "saturation", "standard_error", "with_linear_part",
 ]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
+_SLOPE = 0.5  # mean slope of the rise in the noise at a kink: 2 P(Z' > |Z|) for two standard normal variables
 _LEAN = 1.2  # the slope of `kink` in the noise is 1 where the distance is smooth, and 1 + _LEAN at a kink
 SPLITS = 20  # random splits into halves, both of which are used
 PERMUTATIONS = 199  # as for `same_process`, so that both give the same p-value
@@ -104,6 +103,8 @@ class Evidence(NamedTuple):
         The distance after rows that the data cannot distinguish are pooled.
     factor : float
         Bias over rise, measured on permuted recordings; at least `KINK`.
+    linear, df : float or None
+        Standard error of the linear part of the noise, with its degrees of freedom, for the cautious upper end.
     """
 
     plugin: float
@@ -114,6 +115,8 @@ class Evidence(NamedTuple):
     pvalue: float | None = None
     pooled: Pooled | None = None
     factor: float = KINK
+    linear: float | None = None
+    df: float = math.inf
 
     @property
     def rise(self) -> float:
@@ -195,8 +198,8 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
         # A rejected null hypothesis means a positive distance, so 0 must be excluded even if no bound does.
         low = max(d - scale * bar.level, low, LEAST) if bar.exceeded else 0.0
     low = min(low, max(d, floor))
-    high = min(max(_upper(evidence, z), low), max(1.0, low))
-    if evidence.pooled is not None:
+    high = min(max(_upper(evidence, tail / n_joint), low), max(1.0, low))
+    if evidence.pooled is not None and evidence.linear is None:
         high = max(min(high, _above_pooled(evidence, evidence.pooled, z, low)), low)
     return Interval(min(max(estimate, low), high), low, high)
 
@@ -243,13 +246,18 @@ def _estimate(evidence: Evidence, tail: float) -> float:
     return estimate if rejected else min(estimate, pooled.distance)
 
 
-def _upper(evidence: Evidence, z: float) -> float:
+def _upper(evidence: Evidence, tail: float) -> float:
     """Upper end: the smooth bias, which is the least there can be, is subtracted, and the error added.
 
     A rise above that of a kink is chance, not bias, so the rest of it widens the interval.
     """
+    from scipy.special import ndtri, stdtrit
+
     bias = min(evidence.rise, evidence.plugin / KINK)
-    return evidence.plugin - bias + z * math.hypot(evidence.error, evidence.rise - bias)
+    if evidence.linear is None:
+        return evidence.plugin - bias + float(ndtri(1.0 - tail)) * math.hypot(evidence.error, evidence.rise - bias)
+    step = float(stdtrit(min(evidence.df, 1e6), 1.0 - tail)) * evidence.linear
+    return evidence.plugin + step - max(bias - _SLOPE * step, 0.0)
 
 
 def _above_pooled(evidence: Evidence, pooled: Pooled, z: float, low: float) -> float:
@@ -302,21 +310,24 @@ def gather(
     scale: float = 1.0,
     pool: bool = True,
     own: Expansion | None = None,
+    cautious: bool = False,
     threads: int | None = None,
 ) -> Gathered:
     """Permute and halve the data, and evaluate all draws to first order around two solved centres.
 
     `own` is the centre at the data, if that is solved already. `features` is the source of an estimated cost, in units
-    of `scale`: its noise is part of the half-samples. With ``pool=False``, rows are not pooled.
+    of `scale`: its noise is part of the half-samples. With ``pool=False``, rows are not pooled; with `cautious`, the
+    upper end is the cautious one.
     """
     if own is None:
         own = _solved(comparison, comparison.observed)
     halves = comparison.halves(seed, SPLITS)
     values = own.values(*_sides(comparison, halves.draws))
-    if features is not None:
-        states = None if isinstance(comparison, Separate) else comparison.states
-        values = values + _feature_noise(own, features, scale, states, np.random.default_rng([seed, 2]))
+    noise = np.zeros(1) if features is None else _noise_of(comparison, own, features, scale, seed)
+    values = values + noise
     evidence = Evidence(own.value, float(values.mean()), float(values.std(ddof=1)))
+    if cautious:
+        evidence = with_linear_part(comparison, own, evidence, seed, float(noise.var()))
     if isinstance(comparison, Separate):
         return Gathered(evidence, values, None, None, 1.0, 1)
     test = permute(comparison, seed, n_permutations, both=comparison.separates, at_least=AT_LEAST, threads=threads)
@@ -333,6 +344,29 @@ def gather(
     if pool and comparison.can_shrink:
         evidence = evidence._replace(pooled=_pooled(comparison, halves, kept, test, effect))
     return Gathered(evidence, values, kept.shares, kept.equal, effect, 3 + _FACTOR_DRAWS)
+
+
+def with_linear_part(
+    comparison: Comparison, own: Expansion, evidence: Evidence, seed: int, variance: float = 0.0
+) -> Evidence:
+    """Evidence with the standard error of the linear part, which makes the upper end the cautious one.
+
+    Each fold of sequences that is left out changes the distance by its influence. The sum of their squares is the
+    variance of the linear part; if few sequences have most of it, it is itself uncertain, which the degrees of freedom
+    of Satterthwaite express. `own` is the expansion at the data, `variance` that of noise outside the sequences.
+    """
+    left_out = comparison.without_folds(seed) if isinstance(comparison, Exchangeable) else None
+    if left_out is None:  # single transitions
+        return evidence._replace(linear=evidence.error, df=float(SPLITS))
+    influence = own.value - own.values(*_sides(comparison, left_out.draws))
+    sizes = np.bincount(left_out.sides)
+    # A kink lifts all of them; only their spread is noise.
+    squares = (influence - (np.bincount(left_out.sides, influence) / sizes)[left_out.sides]) ** 2
+    total = float(squares.sum())
+    # The variance of a sum of n squares; if they are those of normal variables, df is n.
+    doubt = float((squares**2).sum() - (np.bincount(left_out.sides, squares) ** 2 / sizes).sum())
+    df = max(2.0 * total**2 / doubt, 1.0) if doubt > 0.0 else float(SPLITS)
+    return evidence._replace(linear=math.sqrt(total + variance), df=df)
 
 
 def _pooled(
@@ -385,161 +419,14 @@ def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
     return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
 
 
-def _feature_noise(
-    own: Expansion, features: FeatureCost, scale: float, states: tuple[Hashable, ...] | None, rng: np.random.Generator
-) -> Floats:
-    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely.
-
-    `states` are those of both processes, if the expansion is on their union.
-    """
+def _noise_of(comparison: Comparison, own: Expansion, features: FeatureCost, scale: float, seed: int) -> Floats:
+    """Change of the distance by the noise of estimated rewards, one number per half; two halves deviate oppositely."""
+    # Those of both processes, if the expansion is on their union.
+    states = None if isinstance(comparison, Separate) else comparison.states
+    rng = np.random.default_rng([seed, 2])
     signed, changes = features.placed(features.signed, states), []
     for _ in range(SPLITS):
         noise = features.placed(features.noise(rng), states)
         tables = np.stack([np.abs(signed + sign * noise) for sign in (1.0, -1.0)])
         changes.append(own.mean(tables - np.abs(signed)) / scale)
     return np.concatenate(changes)
-
-
-# --- Deprecated: the delta method and the bootstrap
-
-_DENSE_INFORMATION = 1500  # largest number of parameters for a dense information matrix
-_RESAMPLE_TOLERANCE = 1e-6
-
-
-def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *, by: str = "rows") -> float:
-    """Standard error of the plug-in distance by the delta method, in units of `scale`. Deprecated.
-
-    Estimates use the spread of half-samples instead: `Result.estimate.standard_error`.
-
-    Parameters
-    ----------
-    x, y : Model
-    gradient : Gradient
-        Gradient of the distance at the plug-in.
-    scale : float
-        Unit of computation, such as the range of the cost, so that squares of huge or tiny costs do not overflow.
-    by : {"rows", "episodes"}
-        Treat transitions as independent given the current state (rows), or only whole episodes as independent, which
-        is valid for non-Markov data too. Independent samples of the occupancy use a separate formula.
-    """
-    warn(Note("deprecated-function", "standard_error", instead="Result.estimate.standard_error"), DeprecationWarning)
-    if by not in ("rows", "episodes"):
-        raise ValueError(f"standard_error: found {by!r}, expected 'rows' or 'episodes'")
-    total = 0.0
-    for model, raw in ((x, gradient.x), (y, gradient.y)):
-        if model.samples is None:
-            continue
-        slope = replace(raw, values=raw.values / scale, initial=raw.initial / scale)
-        if model.samples.discount is not None:
-            total += _occupancy_variance(model, slope, model.samples.discount)
-        elif by == "episodes":
-            total += _episode_variance(model, slope)
-        else:
-            total += _row_variance(model, slope)
-    return float(np.sqrt(total))
-
-
-def bootstrap(whole: Any, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
-    """Basic bootstrap interval of the plug-in, by resampling whole episodes or independent transitions. Deprecated.
-
-    It fails near distance 0: the plug-in is biased upward there and its resamples more so; the interval covered the
-    truth in 0 to 53 % of cases at nominal 90 %. Use it as a check for distances well above 0.
-    """
-    warn(Note("deprecated-function", "bootstrap", instead="Result.confidence_interval"), DeprecationWarning)
-    problem, features = whole.problem, whole.features
-    guess = whole.solution.pairs.table(whole.solution.V)
-    cost = problem.unit_cost
-    values = []
-    for _ in range(n_resamples):
-        supports = [
-            model.chain.support
-            if model.samples is None
-            else with_episodes(model, "interval='bootstrap'").resample(rng).chain(check=False).support
-            for model in whole.models
-        ]
-        if features is not None:
-            cost = (np.abs(features.signed + features.noise(rng)) - problem.offset) / problem.scale
-        task = UnitProblem(supports[0], supports[1], cost, problem.discount)
-        solution = iterate(task, reachable_pairs(task), threads=1, guess=guess, tolerance=_RESAMPLE_TOLERANCE)
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        values.append(solution.distance(problem.discount))
-    tail = 0.5 - 0.5 * confidence
-    low, high = np.quantile(values, [tail, 1.0 - tail])
-    return Bounds(max(0.0, 2.0 * plugin - float(high)), max(0.0, 2.0 * plugin - float(low)))
-
-
-def with_episodes(model: Model, purpose: str) -> Samples:
-    """The recording itself; counts do not keep episodes."""
-    if not isinstance(model.samples, Samples):
-        raise TypeError(Note("needs-episodes", purpose=purpose))
-    return model.samples
-
-
-def _row_variance(model: Model, slope: RowGradient) -> float:
-    """Sum over rows of Var_P[G(x, .)] / n_x, including the initial row if it was estimated."""
-    return float((_entry_slopes(model, slope) ** 2 * _weights(model)).sum())
-
-
-def _weights(model: Model) -> Floats:
-    """P(x' | x) / n_x for estimated rows, 0 for known ones, per entry of the support."""
-    support = model.chain.support
-    totals = model.totals[support.rows]
-    return np.where(totals > 0, support.probabilities / np.maximum(totals, 1), 0.0)
-
-
-def _entry_slopes(model: Model, slope: RowGradient) -> Floats:
-    """Centred derivatives for every entry of the support, initial row last."""
-    indptr, indices, _ = model.chain.support
-    return np.concatenate([slope.values, slope.initial[indices[indptr[-2] :]]])
-
-
-def _episode_variance(model: Model, slope: RowGradient) -> float:
-    """Sum of squared influences of whole episodes."""
-    samples, slopes = with_episodes(model, "standard_error='episodes'"), _entry_slopes(model, slope)
-    slot = model.chain.support.locate(samples.now.astype(np.int64), samples.following)
-    per_step = slopes[slot] / np.maximum(model.totals, 1)[samples.now]
-    influence: Floats = np.bincount(samples.episode, weights=per_step, minlength=samples.n_episodes).astype(np.float64)
-    if not samples.starts_known and samples.offsets is not None:
-        influence = influence + slope.initial[samples.now[samples.offsets[:-1]]] / samples.n_episodes
-    m = samples.n_episodes
-    if m < 2:
-        raise ValueError("standard_error: one episode does not show the variance between episodes; use 'rows'")
-    return float((influence**2).sum() * m / (m - 1))
-
-
-@one_blas_thread
-def _occupancy_variance(model: Model, slope: RowGradient, discount: float) -> float:
-    """Variance of the flow-constrained maximum-likelihood fit, from its information matrix.
-
-    Parameters h are changes of the probabilities on the support with zero row sums (and of the initial distribution if
-    that was fitted too); the score of a sample (x, x') is h(x, x') / P(x' | x) + dxi(x) / xi(x).
-    """
-    assert model.samples is not None
-    support, n = model.chain.support, model.chain.n_states
-    fitted_start = not model.samples.starts_known
-    n_entries = int(support.indptr[-1] if fitted_start else support.indptr[-2])
-    if n_entries > _DENSE_INFORMATION:
-        return _row_variance(model, slope)  # ignores the information in state frequencies: conservative
-    rows = support.rows[:n_entries]
-    columns, P = support.indices[:n_entries], support.probabilities[:n_entries]
-    xi = model.chain.state_occupancy(discount)
-    inside = rows < n
-    transition = np.zeros((n, n))
-    transition[rows[inside], columns[inside]] = P[inside]
-    effect = np.zeros((n, n_entries))  # effect of each parameter on the inflow of each state
-    effect[columns, np.arange(n_entries)] = np.where(inside, discount * np.append(xi, 0.0)[rows], 1.0 - discount)
-    dxi = np.linalg.solve(np.eye(n) - discount * transition.T, effect)
-    visited = inside & (np.append(xi, 0.0)[rows] > 1e-12)
-    entries = np.flatnonzero(visited)
-    score = dxi[rows[entries]] / xi[rows[entries]][:, None]
-    score[np.arange(len(entries)), entries] += 1.0 / P[entries]
-    information = score.T @ ((xi[rows[entries]] * P[entries])[:, None] * score)
-    sums = np.zeros((n + 1, n_entries))
-    sums[rows, np.arange(n_entries)] = 1.0
-    sums = sums[sums.any(axis=1)]
-    system = np.block([[information, sums.T], [sums, np.zeros((len(sums), len(sums)))]])
-    G = _entry_slopes(model, slope)[:n_entries]
-    # Entries with very small occupancy make the system nearly singular.
-    solution = np.linalg.lstsq(system, np.append(G, np.zeros(len(sums))), rcond=1e-12)[0]
-    return max(float(G @ solution[:n_entries]) / model.samples.n_transitions, 0.0)

@@ -38,7 +38,7 @@ from somcot.plumbing.checks import check_count, check_discount, check_flag, chec
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note
-from somcot.plumbing.text import figure, meter, shown_pvalue
+from somcot.plumbing.text import figure, lower_end, meter, shown_pvalue
 from somcot.problem import Data
 from somcot.recorded.counts import Counts
 from somcot.recorded.transforms import EpisodeSteps, find_words
@@ -84,7 +84,9 @@ def decision(test: SameProcessResult) -> str:
     assert test.distance is not None
     assert test.distance.confidence_interval is not None
     low, high, level = test.distance.confidence_interval
-    interval = f"{100 * level:g} % interval {figure(low)} to {figure(high)}"
+    made = test.distance.makeup
+    least = figure(low) if made is None else lower_end(low, float(made.cost.min()), float(made.cost.max()))
+    interval = f"{100 * level:g} % interval {least} to {figure(high)}"
     if test.verdict == "equivalent":
         return f"Equivalent: the distance is below the margin of {test.margin:g} ({interval})."
     if test.verdict == "changed":
@@ -144,10 +146,8 @@ class SameProcessResult:
 
     def _repr_html_(self) -> str:
         early = "; more would not change the conclusion" if self.stopped_early else ""
-        facts = [
-            ("statistic", figure(self.statistic)),
-            ("compared", f"with {self.n_permutations:,} random permutations of the episodes{early}"),
-        ]
+        compared = f"with {self.n_permutations:,} random permutations of the episodes{early}"
+        facts = [("statistic", figure(self.statistic)), ("compared", compared)]
         picture = histogram(self.null_distribution, self.observed)
         if self.verdict is None:
             return card(f"p = {self.pvalue:.3g}", facts, picture, sub=verdict(self.pvalue))

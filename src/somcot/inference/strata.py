@@ -107,6 +107,13 @@ class Strata:
         grouping[within] = observed[np.argsort(self.pooled, kind="stable")]
         return grouping
 
+    def cells(self, strata: Ints) -> Ints:
+        """The strata of a group's sequences, numbered, with all those of one sequence as one."""
+        # A single sequence cannot be halved, and has no spread of its own.
+        alone = np.bincount(strata, minlength=len(self.labels)) == 1
+        cells: Ints = np.unique(np.where(alone[strata], len(self.labels), strata), return_inverse=True)[1]
+        return cells
+
     def halves(self, members: Ints, n_splits: int, rng: np.random.Generator) -> Floats:
         """Factors on the weights of `members`, a group, in both halves of random splits: (2 n_splits, n_members).
 
@@ -121,9 +128,7 @@ class Strata:
                 first[split, rng.permutation(n)[: _half(n, rng)]] = True
             kept = first[:, strata]
             return np.stack([kept, ~kept], axis=1).reshape(2 * n_splits, -1).astype(np.float64)
-        # A single sequence cannot be halved: all strata of one sequence are halved together.
-        alone = np.bincount(strata, minlength=len(self.labels)) == 1
-        cells = np.unique(np.where(alone[strata], len(self.labels), strata), return_inverse=True)[1]
+        cells = self.cells(strata)
         sizes = np.bincount(cells)
         begins = np.cumsum(sizes) - sizes
         factors = np.zeros((2 * n_splits, len(members)))
@@ -217,6 +222,8 @@ def discount_for(recordings: list[Samples]) -> float:
 
 
 # --- From arguments to strata
+
+_UNKNOWN = (None, "unknown")  # attributes that a session of an agent does not have
 
 _Names = Sequence[str]
 
@@ -312,6 +319,8 @@ def _attribute(argument: str, value: str, samples: Samples, name: str) -> Any:
             f"it has {listing(list(known), 12)}" if known else "it has none; readers keep columns named in attributes="
         )
         raise ValueError(f"{argument}: {value!r} is no attribute of the sequences of {name}; {has}")
+    if all(label in _UNKNOWN for label in known[value]):
+        raise ValueError(f"{argument}: no sequence of {name} has a value of {value!r}; name another attribute")
     return known[value]
 
 

@@ -144,14 +144,14 @@ class WholeSequences:
     @cached_property
     def total(self) -> Floats:
         """Counts of all units together, which no permutation changes."""
-        total: Floats = self._sums(np.ones((1, len(self.observed))))[0]
+        total: Floats = self.sums(np.ones((1, len(self.observed))))[0]
         return total
 
     def counts(self, grouping: Ints) -> Floats:
         """Counts of each group, weighted if there are strata; 0 in the initial row if that is known."""
-        return self._sums(self._weighted(grouping))
+        return self.sums(self.weighted(grouping))
 
-    def _weighted(self, grouping: Ints) -> Floats:
+    def weighted(self, grouping: Ints) -> Floats:
         """The weight of each unit in each group, (n_groups, n_units)."""
         inside = (grouping == np.arange(self.n_groups)[:, None]).astype(np.float64)
         return inside if self.strata is None else np.asarray(inside * self.strata.weights[:, self.strata.pooled])
@@ -159,14 +159,14 @@ class WholeSequences:
     def regroup(self, seed: int, indices: Sequence[int]) -> Floats:
         """Counts of permutations, shape (n_draws, n_groups, n_entries)."""
         if self.strata is not None:
-            drawn = np.concatenate([self._weighted(self.grouping(seed, index)) for index in indices])
-            return self._sums(drawn).reshape(len(indices), self.n_groups, -1)
+            drawn = np.concatenate([self.weighted(self.grouping(seed, index)) for index in indices])
+            return self.sums(drawn).reshape(len(indices), self.n_groups, -1)
         n, members = len(self.observed), np.arange(len(self.observed))
         weights = np.zeros((len(indices), self.n_groups, n))
         for k, index in enumerate(indices):
             weights[k, self.grouping(seed, index), members] = 1.0
         # The last group has what the others leave.
-        counts = self._sums(weights[:, :-1].reshape(-1, n)).reshape(len(indices), self.n_groups - 1, -1)
+        counts = self.sums(weights[:, :-1].reshape(-1, n)).reshape(len(indices), self.n_groups - 1, -1)
         last = self.total - counts.sum(axis=1)
         return np.concatenate([counts, last[:, None]], axis=1)
 
@@ -187,18 +187,18 @@ class WholeSequences:
             for split in range(n_splits):
                 half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
                 taken[split, rng.permutation(own)[:half]] = 1.0
-            halves[0::2, g] = self._sums(taken)
+            halves[0::2, g] = self.sums(taken)
         halves[1::2] = whole - halves[0::2]
         return halves
 
     def _halved(self, seed: int, n_splits: int, grouping: Ints, first: int, strata: Strata) -> Floats:
         """The same within strata; of pairs, both sides have the same half, whatever their numbers."""
-        weights, halves = self._weighted(grouping), np.zeros((2 * n_splits, self.n_groups, len(self.support.indices)))
+        weights, halves = self.weighted(grouping), np.zeros((2 * n_splits, self.n_groups, len(self.support.indices)))
         for g in range(self.n_groups):
             rng = np.random.default_rng([seed, 1, 0 if strata.paired else first + g])
             own, taken = np.flatnonzero(grouping == g), np.zeros((2 * n_splits, len(grouping)))
             taken[:, own] = strata.halves(own, n_splits, rng) * weights[g, own]
-            halves[:, g] = self._sums(taken)
+            halves[:, g] = self.sums(taken)
         return halves
 
     def kernels(self, counts: Floats, fallback: Floats) -> Floats:
@@ -206,7 +206,7 @@ class WholeSequences:
         shares = row_shares(self.support, counts, fallback)
         return with_starts(self.support, shares, fallback) if self.pooled.stationary else shares
 
-    def _sums(self, weights: Floats) -> Floats:
+    def sums(self, weights: Floats) -> Floats:
         """Counts for `weights` of the units, (n, n_units); without strata sums of integers, so exact in any order."""
         return np.asarray((self._table @ weights.T).T)
 

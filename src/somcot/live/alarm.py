@@ -277,7 +277,9 @@ class Alarm(NamedTuple):
     since_sequence: int = 0
 
     def __str__(self) -> str:
-        why = f"evidence {self.evidence:.3g} of {self.threshold:.3g}" if self.reason == "evidence" else self.reason
+        why = self.reason
+        if why == "evidence":  # as a share of the threshold, like `Monitor.evidence`
+            why = f"evidence {self.evidence / self.threshold:.3g} (alarm at 1)"
         what = f": {self.what}" if self.what else ""
         return f"alarm at event {self.event:,}, since about event {self.since:,}, {why}{what}"
 

@@ -388,8 +388,8 @@ class Recorded(NamedTuple):
         lengths = np.sort(np.diff(self.offsets)[teachers(self.n)])
         cut = cut._replace(length=int(np.clip(lengths[int((1.0 - _KEPT) * len(lengths))], 2, LENGTH)), ordered=False)
         return Plan("sequences", cut, False, f"the first {cut.length} events of sequences, because their ends cannot "
-                    "be seen (pass times or timeout); holds if the pace of a sequence tells nothing about it",
-                    mean)  # fmt: skip
+                    "be seen (mark ends as terminated, or pass times or timeout); holds if the pace of a sequence "
+                    "tells nothing about it", mean)  # fmt: skip
 
     @property
     def has_clock(self) -> bool:

@@ -316,6 +316,10 @@ class DistanceMatrix:
         for name in ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues"):
             if getattr(matrix, name).shape != matrix.shape:
                 raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file ({name} has another shape)")
+        try:
+            str(matrix.timing)  # refuses clocks that do not exist
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file ({error})") from None
         return matrix
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "figure",
     "label_text",
     "listed_label",
+    "lower_end",
     "meter",
     "percent",
     "seconds",
@@ -104,6 +105,22 @@ def figure(value: float) -> str:
     ('0.1300', '1.234e-05', '1.235e+04')
     """
     return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 1000 else f"{value:.4g}"
+
+
+_PLACEHOLDER = 2e-6  # twice `somcot.inference.intervals.LEAST`
+
+
+def lower_end(low: float, least: float, most: float, shown: Callable[[float], str] = figure) -> str:
+    """The lower end of an interval of distances between `least` and `most`.
+
+    Where a test rejects but nothing bounds the distance from below, the end is a placeholder just above the least.
+
+    Examples
+    --------
+    >>> lower_end(0.0123, 0.0, 1.0), lower_end(1e-6, 0.0, 1.0), lower_end(0.0, 0.0, 1.0)
+    ('0.0123', '> 0', '0.0000')
+    """
+    return f"> {least:g}" if 0.0 < low - least <= _PLACEHOLDER * (most - least) else shown(low)
 
 
 def decimals(value: float) -> str:

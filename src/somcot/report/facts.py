@@ -43,7 +43,6 @@ from somcot.problem import ChainOrData, Data
 from somcot.report import svg
 from somcot.report.sentences import (
     before_correction,
-    before_end_in_words,
     by_labels,
     certainty,
     continuous_facts,
@@ -56,6 +55,7 @@ from somcot.report.sentences import (
     merge_notes,
     mix_in_words,
     more_or_less,
+    not_bounded,
     possible,
     sentence_of_test,
     share_of_time,
@@ -228,7 +228,7 @@ def _on_scale(about: ReportInput) -> Picture:
     caption = f"{what}, on the scale of possible values" if ends is not None else what
     if result.confidence_interval is not None:
         level = f"{100 * result.confidence_interval.level:g} % confidence interval"
-        caption += f"; the band is its {level}, {figure(low)} to {figure(high)}."
+        caption += f"; the band is its {level}, {not_bounded(result, about.cost) or figure(low)} to {figure(high)}."
     elif result.claim is Claim.PROVED and figure(low) != figure(high):
         caption += f"; proved between {figure(low)} and {figure(high)}."
     else:
@@ -248,11 +248,12 @@ def computation(about: ReportInput) -> list[Fact]:
     def add(key: str, label: str, text: str) -> None:
         facts.append(Fact(key, label, text))
 
+    unbounded = not_bounded(result, cost)
     if result.before_end is not None:
-        add("before_end", "before the end", before_end_in_words(result.before_end._asdict(), result.active_share))
+        add("before_end", "before the end", result.before_end.worded(result.active_share, unbounded))
     if result.confidence_interval is not None:
         low, high, level = result.confidence_interval
-        add("interval", "interval", f"{figure(low)} to {figure(high)} ({100 * level:g} % confidence)")
+        add("interval", "interval", f"{unbounded or figure(low)} to {figure(high)} ({100 * level:g} % confidence)")
     if about.known is not None:
         add("truth", "truth", f"{figure(about.known)}, computed from the chains that generated the data")
     if result.claim is Claim.PROVED:

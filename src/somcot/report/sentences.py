@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -17,13 +17,12 @@ from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag, check_kind, check_names
 from somcot.plumbing.notes import Spelling, arranged, python_spelling
-from somcot.plumbing.text import figure, label_text, percent
+from somcot.plumbing.text import figure, label_text, lower_end, percent
 from somcot.result import Bounds, Claim, Result
 
 __all__ = [
     "Contribution",
     "before_correction",
-    "before_end_in_words",
     "by_labels",
     "certainty",
     "continuous_facts",
@@ -37,6 +36,7 @@ __all__ = [
     "merge_notes",
     "mix_in_words",
     "more_or_less",
+    "not_bounded",
     "possible",
     "sentence",
     "sentence_of_test",
@@ -256,6 +256,11 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     _, low, high, _ = headline(result)
     shown = percent if by_labels(result, cost) else figure
     where = f"lies between {shown(low)} and {shown(high)}"
+    if above := not_bounded(result, cost):
+        return (
+            f"With {100 * level:g} % confidence the true value is {above} and at most {shown(high)}: the test rejects "
+            '"no difference", but the data do not bound the distance away from it.'
+        )
     # Both ends round to the same text, which would read as an interval of width 0.
     if shown(low) == shown(high) and shown(high).startswith("< "):  # both round to the same
         where = f"is {shown(high).replace('< ', 'below ')}"
@@ -385,7 +390,8 @@ def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
         why = "there is no error bound" if result.claim is Claim.APPROXIMATE else "no interval was requested"
         return f"{text}; {why}, so its error is not known."
     low, high, level = result.confidence_interval
-    return f"{text}. With {100 * level:g} % confidence the true distance lies between {figure(low)} and {figure(high)}."
+    least = not_bounded(result) or figure(low)
+    return f"{text}. With {100 * level:g} % confidence the true distance lies between {least} and {figure(high)}."
 
 
 def before_correction(result: Result) -> tuple[str, str] | None:
@@ -397,17 +403,13 @@ def before_correction(result: Result) -> tuple[str, str] | None:
     return name, f"{shown}, proved to {result.bounds.high - result.bounds.low:.1g} for the estimated chains"
 
 
-def before_end_in_words(ended: Mapping[str, float | None], share: float | None) -> str:
-    """The distance per step before both sequences have ended, with its interval if there is one.
-
-    Examples
-    --------
-    >>> before_end_in_words({"distance": 0.25, "low": 0.15, "high": 0.34}, 0.6)
-    '0.2500, 0.1500 to 0.3400: divided by 60.0 %, the active share'
-    """
-    low, high = ended["low"], ended["high"]
-    ends = "" if low is None or high is None else f", {figure(low)} to {figure(high)}"
-    return f"{figure(ended['distance'] or 0.0)}{ends}: divided by {percent(share or 1.0)}, the active share"
+def not_bounded(result: Result, cost: ArrayLike | None = None) -> str:
+    """The text of a lower end that only says that the test rejects, such as "> 0"; empty for other intervals."""
+    ends = possible(result, cost)
+    if ends is None or result.confidence_interval is None:
+        return ""
+    text = lower_end(result.confidence_interval.low, *ends)
+    return text if text.startswith("> ") else ""
 
 
 def mix_in_words(distance: float, mix: float | None) -> str:
@@ -419,9 +421,14 @@ def mix_in_words(distance: float, mix: float | None) -> str:
     'of 0.1400, 0.0900 is behaviour and 0.0500 the mix of strata'
     >>> mix_in_words(0.09, -0.02)
     '0.0900 is behaviour, of which the mix of strata would hide 0.0200'
+    >>> mix_in_words(0.09, -3e-17)
+    '0.0900 is behaviour, as the mix of strata adds nothing'
     """
     if mix is None:
         return ""
+    # Equal mixes differ by rounding errors.
+    if abs(mix) <= 1e-9 * max(abs(distance), 1e-300) or mix == 0.0:
+        return f"{figure(distance)} is behaviour, as the mix of strata adds nothing"
     if mix < 0.0:
         return f"{figure(distance)} is behaviour, of which the mix of strata would hide {figure(-mix)}"
     return f"of {figure(distance + mix)}, {figure(distance)} is behaviour and {figure(mix)} the mix of strata"
