@@ -407,7 +407,8 @@ def _explain(
     def share(row: int, column: int) -> str:
         visits = max(int(np.count_nonzero(rows == row)), 1)
         now = int(np.count_nonzero((rows == row) & (columns == column))) / visits
-        return f"{now:.0%} {since}, {tables.p[row, column]:.0%} before"
+        shown_now, shown_before = _told_apart(now, float(tables.p[row, column]), "%", 0)
+        return f"{shown_now} {since}, {shown_before} before"
 
     def held_by(codes: Codes) -> str:
         inside = np.isin(units.codes, codes).astype(np.int64)
@@ -448,9 +449,23 @@ def _explain(
         codes = np.flatnonzero(place == k)
         now = np.count_nonzero(np.isin(units.codes, codes)) / len(units.how)
         before = held[codes[codes < len(held) - 1], 1].sum() / held[-1, 0]
-        return f"label {name(k)}: {now:.2g} per {noun} {since}, {before:.2g} before{later}"
+        shown_now, shown_before = _told_apart(now, float(before), "g", 2)
+        return f"label {name(k)}: {shown_now} per {noun} {since}, {shown_before} before{later}"
     row = "the start" if k - size == n + 1 else name(k - size)
     return f"steps after {row} are {'less' if up else 'more'} predictable {since}{later}"
+
+
+def _told_apart(now: float, before: float, kind: str, digits: int) -> tuple[str, str]:
+    """Both numbers with as many digits as they need to differ, from `digits` on.
+
+    Examples
+    --------
+    >>> _told_apart(1.13, 1.09, "g", 2), _told_apart(0.5, 0.25, "%", 0)
+    (('1.13', '1.09'), ('50%', '25%'))
+    """
+    shown = f"{now:.{digits}{kind}}", f"{before:.{digits}{kind}}"
+    alike = shown[0] == shown[1] and digits < 6
+    return _told_apart(now, before, kind, digits + 1) if alike else shown
 
 
 def _step(name: Callable[[int], str], n: int, i: int, j: int) -> str:
