@@ -48,7 +48,10 @@ def test_exactly_one_clock(given: dict[str, Any], found: str) -> None:
     [
         ({"horizon": 0}, "horizon: found 0, expected at least 1"),
         ({"horizon": -3}, "horizon: found -3, expected at least 1"),
-        ({"discount": 1.5}, "discount: found 1.5, expected a number strictly between 0 and 1"),
+        (
+            {"discount": 1.5},
+            "discount: found 1.5, expected a number above 0 and below 1",
+        ),
         ({"discount": 0}, "discount: found 0.0"),
     ],
 )

@@ -67,7 +67,7 @@ def test_attributes_of_nodes() -> None:
         costs.attribute(walk, somcot.random_walk(3), "size")
     some = ladder()
     del some.nodes[1]["size"]
-    with pytest.raises(ValueError, match=r"y: attribute 'size' is missing in 1 state\(s\): 1; fill it in"):
+    with pytest.raises(ValueError, match=r"y: attribute 'size' is missing in 1 state: 1; fill it in"):
         costs.attribute(walk, from_graph(some), "size")
     some.nodes[1]["size"] = "large"
     with pytest.raises(ValueError, match="a number on one side, such as 1, and not on the other: 'large'"):

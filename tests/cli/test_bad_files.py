@@ -277,7 +277,7 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "a folder": (["distance", "empty", "good.csv", "--discount", "0.9"], ["empty", "folder", "name a file"]),
     "unknown ending": (["info", "strange.xyz"], ["strange.xyz", "--format"]),
     "no discount": (["distance", "good.edges", "good.edges"], ["--discount", "missing", "0.9"]),
-    "discount above 1": (["distance", *GOOD_PAIR, "--discount", "1.1"], ["discount", "1.1", "between 0 and 1"]),
+    "discount above 1": (["distance", *GOOD_PAIR, "--discount", "1.1"], ["discount", "1.1", "above 0 and below 1"]),
     "discount in words": (["distance", *GOOD_PAIR, "--discount", "high"], ["--discount", "'high'"]),
     "discount NaN": (["distance", *GOOD_PAIR, "--discount", "nan"], ["discount", "nan"]),
     "unknown cost": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from pathlib import Path
@@ -36,12 +38,27 @@ def test_the_figure_is_left_out_with_a_note(tmp_path: Path, screen: pytest.Captu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["june.csv", "may.csv", "report.html"]
 
 
-def test_the_answer_is_out_before_files_are_written(tmp_path: Path, screen: pytest.CaptureFixture[str]) -> None:
-    """A report that cannot be written takes nothing away."""
-    (tmp_path / "report.html").mkdir()
+def test_the_answer_is_out_before_files_are_written(
+    tmp_path: Path, screen: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full when the report is written takes nothing away."""
+    replace = os.replace
+
+    def full(source: str, target: str) -> None:
+        if os.path.basename(target) == "report.html":
+            raise OSError(errno.ENOSPC, "No space left on device", target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match=r"report\.html"):
         demo(tmp_path)
     assert "0.0838" in screen.readouterr().out
+
+
+def test_a_folder_in_the_place_of_the_report_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(ValueError, match=r"report\.html: cannot be written"):
+        demo(tmp_path)
 
 
 def test_readme_shows_what_the_demo_prints(tmp_path: Path, screen: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,7 @@ def test_warnings_say_what_to_do() -> None:
     far = somcot.random_walk(5, 0.9)
     few = notes(x.sample(3, 40, rng=0), far, cost, discount=0.9)["few-visits"]
     assert few.about == "x"
-    assert re.match(r"\d+ transition\(s\) out of \d", str(few.values["counts"]))
+    assert re.match(r"\d \(\d+\)", str(few.values["counts"]))
     short = a.take(range(10)), far.sample(10, 50, rng=1)
     assert "too-few-data" in notes(*short, cost, discount=0.999)
     cut_off = Samples.from_trajectories([[0, 1, 0, 1, 2]] * 50, states=range(5), terminated=False)

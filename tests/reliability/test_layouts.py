@@ -153,12 +153,12 @@ KNOWN = {
     ("walk", "saddle"): "b4be0f4ec4898d8b",
     ("walk", "somcot full"): "daa29b64813e2227",
     ("walk", "somcot observed"): "f6a3577a9fe1c708",
-    ("walk", "somcot default"): "b521552804c1ff64",
+    ("walk", "somcot default"): "2f7189327c48fd28",
     ("dense", "exact"): "29712dda1bf39dff",
     ("dense", "saddle"): "6d23b1645fb31fc8",
     ("dense", "somcot full"): "0da5a73a675927c3",
     ("dense", "somcot observed"): "cff892b1c0e54846",
-    ("dense", "somcot default"): "3eb4aca9c90c5378",
+    ("dense", "somcot default"): "9aa9f56252c5a430",
 }
 # A machine without AVX-512 for Numba, OpenBLAS and NumPy, which renamed its features in version 2.4.
 OLDER = {

@@ -38,6 +38,7 @@ from somcot.plumbing.checks import (
     real_array,
 )
 from somcot.plumbing.errors import ConvergenceWarning, warn
+from somcot.plumbing.linear_systems import solve_definite
 from somcot.plumbing.notes import Note
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
     def objective(z: Floats) -> float:
         s = edges.slack(z, discount)
         # The logarithm is a barrier: s <= 0 is outside of the domain.
-        return np.inf if s.min() <= 0 else float(-(edges.weights @ np.log(s)) - source @ z)
+        return np.inf if s.min() <= 0 else -_dot(edges.weights, np.log(s)) - _dot(source, z)
 
     for step in range(limit + 1):
         s = edges.slack(z, discount)
@@ -174,7 +175,7 @@ def fit_flow(edges: WeightedEdges, start: Floats, discount: float, limit: int) -
         if step == limit:
             break
         move = _solve(edges, edges.weights / s**2, np.zeros(edges.n), -gradient, discount)
-        moved = None if move is None else _line_search(objective, z, move, float(gradient @ move))
+        moved = None if move is None else _line_search(objective, z, move, _dot(gradient, move))
         if moved is None:
             status = FlowStatus.CONVERGED if residual <= ACCEPTED else FlowStatus.STALLED
             return FlowFit(z, source, status, residual, step)
@@ -204,7 +205,7 @@ def fit_flow_and_start(edges: WeightedEdges, discount: float, limit: int) -> Flo
     for step in range(limit + 1):
         s = edges.slack(z, discount)
         outflow = edges.net_outflow(edges.weights / s, discount)
-        residual, gap = float(np.abs(outflow - source).sum()), float(z @ source)
+        residual, gap = float(np.abs(outflow - source).sum()), _dot(z, source)
         if gap <= target and (residual <= target or (residual <= ACCEPTED and residual > 0.5 * best)):
             return FlowFit(z, source, FlowStatus.CONVERGED, residual, step)
         best = min(best, residual)
@@ -246,14 +247,18 @@ def _solve(edges: WeightedEdges, curvature: Floats, diagonal: Floats, target: Fl
             if n <= DENSE_LIMIT
             else _solve_sparse(rows, columns, values, target)
         )
-    except (np.linalg.LinAlgError, RuntimeError):  # SuperLU reports singular matrices as RuntimeError
+    except RuntimeError:  # SuperLU's error for singular matrices
         return None
 
 
-def _solve_dense(rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats) -> Floats:
+def _dot(a: Floats, b: Floats) -> float:
+    """Inner product with the same bits on every machine; BLAS has other kernels for other processors."""
+    return float((a * b).sum())
+
+
+def _solve_dense(rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats) -> Floats | None:
     n = len(target)
-    matrix = np.bincount(rows * n + columns, values, n * n).reshape(n, n)
-    return np.asarray(np.linalg.solve(matrix, target))
+    return solve_definite(np.bincount(rows * n + columns, values, n * n).reshape(n, n), target)
 
 
 def _solve_sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats) -> Floats:
@@ -457,17 +462,8 @@ def _estimate(
     rows, columns = place[core.rows], place[core.columns]
     kernel = _matrix(np.append(rows, alone), np.append(columns, alone), np.append(nu, np.ones(len(alone))), n)
     chain = MarkovChain(kernel, initial, states=labels, normalize=True)
-    return FlowEstimate(chain, _occupancy(chain, discount), u, assumed, fit.status, fit.residual, fit.iterations)
-
-
-def _occupancy(chain: MarkovChain, discount: float) -> Floats | csr_array:
-    """Occupancy of the fitted kernel: equal to the fitted one, but satisfies the flow constraint to rounding."""
-    if not isinstance(chain.transition, np.ndarray):
-        return chain.occupancy(discount)
     # Solved again from the kernel, because the fit satisfies the flow only to its tolerance.
-    system = np.eye(chain.n_states) - discount * chain.transition.T
-    visits = np.linalg.solve(system, (1.0 - discount) * chain.initial)
-    return np.asarray(visits[:, None] * chain.transition)
+    return FlowEstimate(chain, chain.occupancy(discount), u, assumed, fit.status, fit.residual, fit.iterations)
 
 
 def _matrix(rows: Array, columns: Array, values: Floats, n: int) -> Floats | csr_array:

@@ -383,7 +383,8 @@ def value_spread(fed: Fed, fitted: FittedPair) -> float:
     weight = np.outer(*(np.maximum(chain.state_occupancy(fed.discount), 0.0) for chain in fitted[:2]))
     for _ in range(math.ceil(math.log2(12.0 / (1.0 - fed.discount)))):  # each round doubles the horizon
         V, A, B, h = V + h * (A @ V @ B), A @ A, B @ B, h * h
-    return float(np.sqrt((weight * (V - (weight * V).sum()) ** 2).sum()))
+    # It is a scale of steps, and BLAS has other last bits on other machines: six digits are the same on all.
+    return float(f"{np.sqrt((weight * (V - (weight * V).sum()) ** 2).sum()):.6g}")
 
 
 def _dense(chain: MarkovChain) -> Floats:
