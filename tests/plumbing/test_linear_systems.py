@@ -100,12 +100,12 @@ def test_unreachable_states_get_exactly_zero_whatever_the_solver_leaves(monkeypa
 def test_definite_systems_are_those_of_lapack(n: int) -> None:
     root = np.random.default_rng(n).normal(size=(n, n + 3))
     matrix, target = root @ root.T, np.arange(1.0, n + 1.0)
-    kept, solution = matrix.copy(), linear_systems.solve_definite(matrix, target)
+    kept, solution = matrix.copy(), discounting.solve_definite(matrix, target)
     assert solution is not None
     np.testing.assert_allclose(solution, np.linalg.solve(kept, target), rtol=1e-6)
     np.testing.assert_array_equal(target, np.arange(1.0, n + 1.0))
 
 
 def test_systems_that_are_not_definite_have_no_solution() -> None:
-    assert linear_systems.solve_definite(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(2)) is None
-    assert linear_systems.solve_definite(np.array([[1.0, np.nan], [np.nan, 1.0]]), np.ones(2)) is None
+    assert discounting.solve_definite(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(2)) is None
+    assert discounting.solve_definite(np.array([[1.0, np.nan], [np.nan, 1.0]]), np.ones(2)) is None

@@ -258,7 +258,8 @@ def _dot(a: Floats, b: Floats) -> float:
 
 def _solve_dense(rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats) -> Floats | None:
     n = len(target)
-    return solve_definite(np.bincount(rows * n + columns, values, n * n).reshape(n, n), target)
+    matrix: Floats = np.bincount(rows * n + columns, values, n * n).astype(np.float64, copy=False).reshape(n, n)
+    return solve_definite(matrix, target)
 
 
 def _solve_sparse(rows: NDArray[np.int64], columns: NDArray[np.int64], values: Floats, target: Floats) -> Floats:
