@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from somcot.plumbing.errors import DataWarning
+from somcot.plumbing.errors import DataWarning  # noqa: E402
 from somcot.readers import from_replay_buffer  # noqa: E402
 from somcot.torch import StateAbstraction  # noqa: E402
 
