@@ -18,6 +18,7 @@ from somcot.contributions import RECORDS, BeforeEnd, ContributionInputs, Contrib
 from somcot.couplings import Coupling, Duals, Maps, Match, MatchInterval, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.notes import codes
 from somcot.plumbing.records import view
 from somcot.plumbing.text import seconds
 
@@ -449,7 +450,9 @@ class Result:
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
         if self.counted is not None:
-            parts.insert(1, f"its transitions give {self.counted:.6g}")
+            # The interval comes from the counted chains: it need not contain the number of a run that is off.
+            off = "not converged: " if "not-converged" in codes(self.notes) else ""
+            parts.insert(1, f"{off}its transitions give {self.counted:.6g}")
         if self.n_samples:
             parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")
         if self.continuous is not None:

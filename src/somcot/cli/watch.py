@@ -37,7 +37,10 @@ _OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 class WatchOptions:
     """The stream, the reference, the guarantee against false alarms, and the output."""
 
-    reference: Annotated[str, typer.Option(metavar="FILE", help="The process to compare with: a recording or a chain.")]
+    reference: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="The process to compare with: a recording (read with its times) or a chain."),
+    ]
     stream: Annotated[
         str, typer.Argument(metavar="FILE", help="File or folder with events; standard input by default.")
     ] = "-"
@@ -69,6 +72,12 @@ class WatchOptions:
     state_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the state here; the same command resumes.")
     ] = None
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept", help="Make what followed the alarm in --state-file the new reference, then continue from there."
+        ),
+    ] = False
     save_every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
     ] = 5.0
@@ -103,6 +112,8 @@ def watch(options: WatchOptions, reading: Reading) -> int:
             raise ValueError(f"{flag(name)}: not supported for a stream; prepare stream and reference beforehand")
     if options.broken not in ("skip", "stop"):
         raise ValueError(f"--broken: found {options.broken!r}, expected skip or stop")
+    if options.accept and not (options.state_file is not None and options.state_file.exists()):
+        raise ValueError("--accept: needs the --state-file of a run that has raised an alarm")
     if options.reference == "-":
         raise ValueError("--reference: standard input is for the stream; name a file")
     targets = {"--html": options.html, "--state-file": options.state_file, "--prometheus": options.prometheus}
@@ -173,6 +184,8 @@ class _Watch:
         # Before the feed is opened, because the saved position says where to begin.
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
+            if options.accept:
+                self._accept(options.state_file)
         roles = ColumnRoles(
             tuple(reading.state or ()),
             reading.sequence,
@@ -220,6 +233,14 @@ class _Watch:
             _note("standard input cannot be read again: events that came after the last checkpoint are missing")
         return place
 
+    def _accept(self, path: Path) -> None:
+        """Make the present the reference, as `Monitor.accept` does; `run` saves it first."""
+        if self.monitor.alarm is None:
+            raise ValueError(f"--accept: {path} has no alarm, or it was accepted before; leave the option out")
+        with _noted():
+            self.monitor.accept()
+        _note(f"the events since the alarm at event {self.monitor.alarms[-1].event:,} are the reference now")
+
     def _source(self) -> str:
         return "-" if self.path == "-" else str(Path(self.path).expanduser().resolve())
 
@@ -228,6 +249,8 @@ class _Watch:
         try:
             # Alarms that were saved but not yet reported when the last run ended.
             self._deliver()
+            if self.options.accept:
+                self._checkpoint()
             if not (self.options.exit_on_alarm and self.monitor.alarm is not None):
                 self._consume()
         except KeyboardInterrupt:
