@@ -1,6 +1,8 @@
 """Sphinx configuration."""
 
+import logging
 import re
+import warnings
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +57,14 @@ def runs(script: Path) -> bool:
     return all(find_spec(name) for name in asked)
 
 
+def one_line(message: Warning | str, category: type[Warning], *_place: object) -> str:
+    """A warning without the path of the script, which means nothing to a reader."""
+    return f"{category.__name__}: {message}\n"
+
+
+warnings.formatwarning = one_line  # type: ignore[assignment]
+logging.getLogger("somcot").setLevel(logging.ERROR)  # what is compiled for the first time, and where it is kept
+
 for page in (Path(__file__).parent / "gallery").rglob("*.rst"):  # of an earlier build, whose script has moved or gone
     if page.name != "index.rst" and not (EXAMPLES / page.parent.name / page.name).with_suffix(".py").exists():
         page.unlink()
@@ -85,8 +95,9 @@ for field in PyObject.doc_field_types:
 
 
 def says_nothing(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out fields of named tuples; they stand in the signature, and in the docstring where they need words."""
-    return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
+    """Leave out fields that the docstring of their class describes: of named tuples, and those computed on access."""
+    text = getattr(member, "__doc__", None) or ""
+    return True if text.startswith(("Alias for field number", "See the attribute")) else None
 
 
 def box_pictures(app: Sphinx, page: nodes.document, name: str) -> None:

@@ -550,4 +550,4 @@ class Result:
 
 
 for _name in DETAILS:  # properties, so that expensive fields are computed on first access
-    setattr(Result, _name, property(attrgetter(f"details.{_name}")))
+    setattr(Result, _name, property(attrgetter(f"details.{_name}"), doc=f"See the attribute `{_name}` of `Result`."))
