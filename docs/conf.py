@@ -131,16 +131,31 @@ def examples_as_gallery(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = source[0].replace("](../examples)", "](gallery/index.rst)")
 
 
+def as_text(page: Path) -> str:
+    """The Markdown of a page, with the file that it includes, and with links to what the site has."""
+    text = page.read_text(encoding="utf-8")
+    if included := re.fullmatch(r"```\{include\} (\S+)\s+```\s*", text):
+        text = (page.parent / included[1]).read_text(encoding="utf-8")
+    text = re.sub(r"\]\(\.\./examples/", "](gallery/", text).replace("](../examples)", "](gallery/index.html)")
+    return re.sub(r"(\]\(|\{image\} )images/", r"\1_images/", text)
+
+
 def markdown_pages(app: Sphinx, error: Exception | None) -> None:
-    """Put the Markdown of each page beside it, and a list of the pages, for programs that read text (llms.txt)."""
+    """Put the Markdown of each page beside it, the scripts of the gallery, and a list of both (llms.txt)."""
     if error is not None or app.builder.name != "html":
         return
     out, lines = Path(app.outdir), ["# somcot", "", "> How far apart are two Markov processes?", "", "## Pages", ""]
     for name in sorted(app.env.found_docs):
         page = Path(app.srcdir) / f"{name}.md"
         if page.exists():
-            (out / f"{name}.md").write_bytes(page.read_bytes())
+            (out / f"{name}.md").write_text(as_text(page), encoding="utf-8")
             lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
+    lines += ["", "## Examples", ""]
+    for script in sorted(EXAMPLES.glob("*/*.py")):
+        name = f"gallery/{script.parent.name}/{script.stem}"
+        if name in app.env.titles:
+            (out / f"{name}.py").write_bytes(script.read_bytes())
+            lines.append(f"- [{app.env.titles[name].astext()}]({name}.py)")
     (out / "llms.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
