@@ -278,7 +278,8 @@ def test_the_text_says_what_an_interval_is_of_when_the_run_is_off() -> None:
     """The interval is that of the counted chains; the number of Algorithm 2 with all its steps averaged is outside."""
     x, y = (random_walk(5, p).sample(400, 50, rng=seed) for seed, p in ((1, 0.5), (2, 0.7)))
     rewards = [1, 0, 0, 0, -1]
-    cost, options = costs.absolute(rewards, rewards), {"discount": 0.9, "method": "somcot", "confidence": 0.9}
+    cost = costs.absolute(rewards, rewards)
+    options: dict[str, Any] = {"discount": 0.9, "method": "somcot", "confidence": 0.9}
     result = distance(x, y, cost, **options, steps="paper", average=1.0, n_steps=20_000)
     assert result.confidence_interval is not None
     low, high, _ = result.confidence_interval
