@@ -434,9 +434,7 @@ class Result:
         0.333...
         """
         ended = None if self.continuous is not None or self.makeup is None else self.makeup.ended(self.clock.name)
-        return (
-            None if ended is None else 1.0 - float(self.state_law[ended].sum()) / (float(self.state_law.sum()) or 1.0)
-        )
+        return None if ended is None else 1.0 - float((law := self.state_law)[ended].sum()) / (float(law.sum()) or 1.0)
 
     @property
     def before_end(self) -> BeforeEnd | None:
@@ -450,8 +448,7 @@ class Result:
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
         if self.counted is not None:
-            # The interval comes from the counted chains: it need not contain the number of a run that is off.
-            off = "not converged: " if "not-converged" in codes(self.notes) else ""
+            off = "not converged: " if "not-converged" in codes(self.notes) else ""  # the interval is of the counted
             parts.insert(1, f"{off}its transitions give {self.counted:.6g}")
         if self.n_samples:
             parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")

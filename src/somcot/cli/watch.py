@@ -318,11 +318,12 @@ class _Watch:
     def _deliver(self) -> None:
         """Report the saved alarms that have not been reported yet, and save that they were."""
         from somcot.cli.output import print_json
+        from somcot.live.saving import alarm_record
 
         waiting = self.monitor.alarms[self.delivered :]
         for alarm in waiting:
             when = alarm.when(dated=self.monitor.dated)
-            record = {"type": "alarm"} | _alarm(alarm) | {"when": when}
+            record = {"type": "alarm"} | alarm_record(alarm) | {"when": when}
             if self.options.json:
                 print_json(record)
             else:
@@ -457,29 +458,12 @@ class _Watch:
     def _measure(self, *, final: bool = False) -> None:
         """Write the metrics, in the text format of Prometheus."""
         from somcot.plumbing.files import write_bytes
+        from somcot.report.many_facts import metrics_text
 
-        path, m = self.options.prometheus, self.monitor
+        path = self.options.prometheus
         if path is None:
             return
-        size = self._size()
-        metrics: list[tuple[str, str, str, float]] = [
-            ("events_total", "counter", "Events read.", m.n_events),
-            ("sequences_total", "counter", "Whole sequences compared with the reference.", m.n_sequences),
-            ("alarms_total", "counter", "Alarms raised.", len(m.alarms)),
-            ("alarm", "gauge", "1 after an alarm, until the present is accepted.", float(m.alarm is not None)),
-            ("evidence_ratio", "gauge", "Evidence of a change, as a share of the threshold.", m.evidence),
-            ("open_sequences", "gauge", "Sequences that are open, or wait for an earlier one to end.", m.n_open),
-            ("new_labels", "gauge", "Labels that the reference does not have.", len(m.new_labels)),
-            *((f"{name}_total", "counter", f"{text[:1].upper()}{text[1:]}.", n) for (text, n), name in zip(
-                self._losses(), ("broken_lines", "backward_events", "dropped_sequences"), strict=True)),
-        ]  # fmt: skip
-        if size is not None:
-            metrics.append(("distance", "gauge", "Distance of the stream from the reference.", size.distance))
-        text = "".join(
-            # 17 digits represent a number exactly.
-            f"# HELP somcot_{name} {about}\n# TYPE somcot_{name} {kind}\nsomcot_{name} {value:.17g}\n"
-            for name, kind, about, value in metrics
-        )
+        text = metrics_text(self.monitor, [n for _, n in self._losses()], self._size())
         try:
             write_bytes(path, text.encode())
         except OSError as error:
@@ -523,19 +507,6 @@ def _in_words(size: Result) -> str:
     low_high = size.confidence_interval
     span = "" if low_high is None else f" ({low_high.low:.3g} to {low_high.high:.3g})"
     return f"distance {size.distance:.3g}{span}"
-
-
-def _alarm(alarm: Alarm) -> dict[str, Any]:
-    from somcot.live.reference import to_plain
-
-    moved = [
-        {
-            "from": to_plain(m.source), "to": to_plain(m.target), "before": m.before, "now": m.now, "times": m.n_seen,
-            "surprise": m.surprise,
-        }
-        for m in alarm.transitions
-    ]  # fmt: skip
-    return alarm._asdict() | {"transitions": moved}
 
 
 def _call(command: str, record: dict[str, Any]) -> None:
