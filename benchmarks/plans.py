@@ -102,7 +102,7 @@ class Cell(NamedTuple):
 
 
 CELLS: dict[str, Cell] = {
-    "hidden regimes, row": Cell(recordings.hidden((0.9, 0.9, 0.9), 0.2), "row", 1.0),
+    "hidden regimes, row": Cell(recordings.hidden((0.9, 0.9, 0.9), 0.2), "row", 0.5),
     "hidden regimes, rows": Cell(recordings.hidden((0.9, 0.9, 0.9), 0.2), "rows", 0.4),
     "hidden regimes, initial": Cell(recordings.hidden((0.9, 0.9, 0.9), 0.2), "initial", 0.9),
     "shop, rows": Cell(recordings.shop(), "rows", 0.3),
