@@ -15,7 +15,7 @@ import json
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,11 +181,11 @@ def realised(cell: Cell, sides: Pair, n: int, runs: int, rng: np.random.Generato
     )  # fmt: skip
 
 
-def measured(name: str, cell: Cell, pilots: int, runs: int) -> Iterator[dict[str, Any]]:
+def measured(name: str, cell: Cell, pilots: Iterable[int], runs: int) -> Iterator[dict[str, Any]]:
     """One row for each pilot, with `runs` tests of the planned size."""
     sides = pair(cell)
     state = {"state": sides.state} if cell.kind == "row" else {}
-    for number in range(pilots):
+    for number in pilots:
         rng = np.random.default_rng([zlib.crc32(name.encode()), number])
         pilot = sides.x.record(cell.pilot, rng, cell.length)
         began = time.process_time()
@@ -213,7 +213,7 @@ def main() -> None:
         for name, cell in CELLS.items():
             if args.only and name not in args.only:
                 continue
-            for row in measured(name, cell, args.pilots, args.runs):
+            for row in measured(name, cell, range(args.pilots), args.runs):
                 print(json.dumps(row), file=sink, flush=True)
                 print(json.dumps(row), flush=True)
 

@@ -111,8 +111,9 @@ def test_the_exit_code_is_the_verdict(
         "1", str(int(verdict == "changed")), "0", str(int(verdict == "inconclusive"))
     ]  # fmt: skip
     text = summary.read_text(encoding="utf-8")
-    assert text.splitlines()[0].endswith(verdict.capitalize())
-    assert found["meaning"] in text
+    heading, _, sentence = text.splitlines()[:3]
+    assert heading.endswith(verdict.capitalize())
+    assert sentence.lower() == found["meaning"].partition(": ")[2].lower()  # without the verdict a second time
     shown = run("test", logs["may"], logs[other], *COLUMNS, "--margin", margin, code=code)
     assert verdict in shown.lower()
 
@@ -217,6 +218,7 @@ def test_pairs_by_a_column(tmp_path: Path) -> None:
     pair = tmp_path / "before.csv", tmp_path / "after.csv"
     found = as_json("test", *pair, *COLUMNS, "--margin", 0.3, "--paired-by", "task")
     assert found["paired_by"] == "task"
+    assert found["compared_within"].startswith("40 tasks, each with 1 run in before.csv and 1 in after.csv")
     lacking = pd.read_csv(pair[1])
     lacking[lacking.task != 7].to_csv(pair[1], index=False)
     assert "has no sequence in 1 of 40 tasks: 7" in refused(
