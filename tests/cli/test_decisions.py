@@ -226,6 +226,22 @@ def test_pairs_by_a_column(tmp_path: Path) -> None:
     )
 
 
+def test_several_runs_of_a_task(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for name, runs in (("before", 3), ("after", 2)):
+        rows = [
+            (f"{task}-{run}", str(rng.choice(["a", "b"])), task)
+            for task in range(15) for run in range(runs + (task == 4)) for _ in range(8)
+        ]  # fmt: skip
+        pd.DataFrame(rows, columns=["session", "page", "task"]).to_csv(tmp_path / f"{name}.csv", index=False)
+    pair = tmp_path / "before.csv", tmp_path / "after.csv"
+    found = as_json("test", *pair, *COLUMNS, "--paired-by", "task")
+    words = (
+        "15 tasks, each with 3 to 4 runs in before.csv and 2 to 3 in after.csv; runs are exchanged within their task"
+    )
+    assert found["compared_within"] == words
+
+
 @pytest.mark.parametrize("command", ["test", "distance"])
 def test_errors_about_strata_name_the_file(command: str, tmp_path: Path) -> None:
     for name, tasks in {"may": "aabb", "june": "aaaa"}.items():

@@ -381,7 +381,8 @@ class _Change:
         pilot, weights, n = self.pilot, self._reached(share), len(P)
         visits, key = pilot.visits, pilot.now.astype(np.int64) * n + pilot.following
         counts = np.bincount(key, weights, n * n).reshape(n, n)
-        totals = np.maximum(counts.sum(axis=1), 1e-300)
+        totals = counts.sum(axis=1)
+        totals[totals == 0.0] = 1.0
         # Variance of a weighted mean of the next states, in units of one of them, beyond that of the mean itself.
         spread = np.bincount(pilot.now, weights**2, n) / totals**2 * visits - 1.0
         df = np.where((visits > 1) & (spread > 1e-6), (P > 0).sum(axis=1) - 1.0, 0.0)
