@@ -275,7 +275,7 @@ def test_a_plan_is_reproducible_and_consistent(pilot: Samples, plan: SampleSize)
     assert (np.diff(plan.power_at([10, 100, 1000])) >= 0).all()
     assert all(0 <= point.power <= 1 for point in plan.points)
     assert len({point.n for point in plan.points}) == len(plan.points)
-    assert sum(point.n_simulations for point in plan.points) == 8 * 60
+    assert 480 <= sum(point.n_simulations for point in plan.points) < 540
     assert str(plan.n_sequences) in str(plan)
     assert f"{plan.n_sequences} sequences per side" in plan._repr_html_()
 

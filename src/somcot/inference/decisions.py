@@ -125,8 +125,8 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
 # --- Planning
 
 KINDS = ("rows", "row", "exits", "initial")
-_SIMULATIONS = 60  # tests at each number of sequences
-_ROUNDS = 8  # numbers of sequences tried
+_FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
+_TESTS = 480  # tests in all
 _PERMUTATIONS = 199
 _PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
 _POOL = 4000  # changed sequences from which those of a test are drawn
@@ -500,11 +500,11 @@ class _Planned:
     seed: int
     threads: int | None
 
-    def found(self, n: int, n_simulations: int, round_: int) -> int:
-        """Number of tests that find the change."""
+    def found(self, n: int, tests: range) -> int:
+        """How many of the tests find the change; each number of sequences has random numbers of its own."""
         found = 0
-        for k in range(n_simulations):
-            rng = np.random.default_rng([self.seed, round_, k])
+        for k in tests:
+            rng = np.random.default_rng([self.seed, n, k])
             x, y = (side.take(rng.integers(side.n_episodes, size=n)) for side in (self.original, self.changed))
             groups = Groups(WholeSequences.of([x, y]), self.cost, self.discount)
             found += permute(groups, self.seed + k, _PERMUTATIONS, threads=self.threads).pvalue <= self.level
@@ -516,14 +516,15 @@ def _search(planned: _Planned, power: float, n: int) -> tuple[PowerPoint, ...]:
     steps = planned.original.n_transitions / planned.original.n_episodes
     most = max(int(_MOST_TRANSITIONS / steps), 2 * SEQUENCES)
     n = min(max(n, SEQUENCES), most)
-    found: dict[int, list[int]] = {}
+    found: dict[int, list[int]] = {}  # tests that found the change, and all tests
     points: tuple[PowerPoint, ...] = ()
-    for round_ in range(_ROUNDS):  # each with random numbers of its own, so that results for the same n add up
-        found.setdefault(n, []).append(planned.found(n, _SIMULATIONS, round_))
-        points = tuple(
-            PowerPoint(k, sum(own) / (_SIMULATIONS * len(own)), _SIMULATIONS * len(own))
-            for k, own in sorted(found.items())
-        )
+    low = high = None
+    while sum(point.n_simulations for point in points) < _TESTS:
+        tests = _FIRST if low is None or high is None else _SIMULATIONS
+        own = found.setdefault(n, [0, 0])
+        own[0] += planned.found(n, range(own[1], own[1] + tests))
+        own[1] += tests
+        points = tuple(PowerPoint(k, own[0] / own[1], own[1]) for k, own in sorted(found.items()))
         low = max((p.n for p in points if p.power < power), default=None)
         high = min((p.n for p in points if p.power >= power), default=None)
         if high is None or low is None:
