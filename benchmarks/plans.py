@@ -1,8 +1,8 @@
 """Planned against realised power of `somcot.sample_size`.
 
-``python -m benchmarks.plans --out FILE`` writes one line of JSON per pilot as it is found, then one per cell. A plan for
-a power of 0.8 is made from a pilot recording; tests of new recordings of the planned size, of the process and of a
-changed one whose distance from it is exactly the requested effect, show the power.
+``python -m benchmarks.plans --out FILE`` writes one line of JSON per pilot as it is found. A plan for a power of 0.8 is
+made from a pilot recording; tests of new recordings of the planned size, of the process and of a changed one whose
+distance from it is exactly the requested effect, show the power.
 
 `CELLS` were written down before they were run. The first six families were used by three earlier runs too (8, 5 and 9
 of 12 within 0.07), with smaller changes; the last six are new.
