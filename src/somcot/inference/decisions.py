@@ -111,8 +111,8 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
     n = min(model.samples.n_episodes for model in result.details.models if model.samples is not None)
     distance = result.distance
     assert result.confidence_interval is not None
-    # Aimed at 80 % rather than even odds; the upper end varies more than the distance, by the bias it subtracts. That of
-    # the next recording varies, and so does the present one, from which it is predicted.
+    # Aimed at 80 % rather than even odds; the upper end varies more than the distance, by the bias it subtracts.
+    # The next one varies, and so does the present one, from which it is predicted.
     slack = _PROBABLY * math.sqrt(2.0) * (1.0 + SLOPE) * scale * (evidence.linear or evidence.error)
     times = []
     if margin > distance:
