@@ -198,6 +198,8 @@ def _checked(discount: Any, confidence: Any, unvisited: Any, value_range: Any, m
         if value not in known:
             raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, known))}")
     if value_range is not None:
+        if np.shape(value_range) != (2,):
+            raise ValueError(f"value_range: found {value_range!r}, expected two numbers, the lower and the upper end")
         low, high = (check_number("value_range", end) for end in value_range)
         if not -np.inf < low <= high < np.inf:
             raise ValueError(f"value_range: found {value_range}, expected a finite lower and an upper end")
