@@ -19,8 +19,8 @@ __all__ = ["Transitions", "from_replay_buffer", "transitions_of"]
 Buffer: TypeAlias = Any  # of another package
 Encoder: TypeAlias = Callable[[Array], Any] | Bins | Cells | None
 
-# Names of the parts in mappings, the first that is there. TorchRL comes first: it keeps the outcome of a step in "next",
-# while its own "done" and "terminated" are those of the observation before the step.
+# Names of the parts in mappings, the first that is there. TorchRL comes first: it keeps the outcome of a step in
+# "next", while its own "done" and "terminated" are those of the observation before the step.
 _NAMES: dict[str, tuple[Any, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
     "actions": ("actions", "action"),
