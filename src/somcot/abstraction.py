@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -392,7 +393,8 @@ class StateAbstraction:
         )
 
 
-class _Predictions(NamedTuple):
+@dataclass(frozen=True)
+class _Predictions:
     """Features of an observation: predicted reward and law of the next code for every action, one after the other."""
 
     network: torch.nn.Module
@@ -400,7 +402,7 @@ class _Predictions(NamedTuple):
     unit: float
 
     def __call__(self, seen: Tensor) -> Tensor:
-        out = self.network(seen).view(len(seen), self.n_actions, -1)
+        out: Tensor = self.network(seen).view(len(seen), self.n_actions, -1)
         return torch.cat([out[:, :, :1] / self.unit, out[:, :, 1:].softmax(-1)], 2).flatten(1)
 
 
