@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -250,7 +249,7 @@ class StateAbstraction:
         # Rewards in units of their range: like probabilities, they differ by at most 1. In units of their spread, a
         # rare reward is so large that most codes would divide the few states that have it.
         guesses = self._run(lambda seen: network(seen)[:, :: 1 + k], data.observations[train[:_CLUSTERED]])
-        return _Predictions(network, m, max(float(np.ptp(guesses)), 1e-9))
+        return partial(_predictions, network, m, max(float(np.ptp(guesses)), 1e-9))
 
     # --- Codes, counts and the metric
 
@@ -393,17 +392,10 @@ class StateAbstraction:
         )
 
 
-@dataclass(frozen=True)
-class _Predictions:
-    """Features of an observation: predicted reward and law of the next code for every action, one after the other."""
-
-    network: torch.nn.Module
-    n_actions: int
-    unit: float
-
-    def __call__(self, seen: Tensor) -> Tensor:
-        out: Tensor = self.network(seen).view(len(seen), self.n_actions, -1)
-        return torch.cat([out[:, :, :1] / self.unit, out[:, :, 1:].softmax(-1)], 2).flatten(1)
+def _predictions(network: torch.nn.Module, n_actions: int, unit: float, seen: Tensor) -> Tensor:
+    """Features: predicted reward and law of the next code for every action; no closure, so that it can be pickled."""
+    out = network(seen).view(len(seen), n_actions, -1)
+    return torch.cat([out[:, :, :1] / unit, out[:, :, 1:].softmax(-1)], 2).flatten(1)
 
 
 class _Coder(NamedTuple):
