@@ -445,3 +445,36 @@ def test_too_many_open_sequences_and_those_under_way() -> None:
         monitor.update(states, names, times=times)
         counts.append(monitor.n_sequences)
     assert 0 < counts[0] - counts[1] < 60
+
+
+def many(times: str = "", ended: bool = False) -> Recorded:
+    """Fifty sequences of six states; times advance from sequence to sequence."""
+    codes, offsets = np.tile(np.arange(6, dtype=np.int32), 50), 6 * np.arange(51)
+    clock = np.add.outer(10.0 * np.arange(50), 2.0 * np.arange(6)).ravel() if times else None
+    return Recorded(codes, offsets, np.full(50, ended), clock, times)
+
+
+# What is scored, and whether the guarantee is proved, for a recording, a terminal state, names, times, starts, timeout.
+PLANS = {
+    "one endless": (many(), False, False, "rows", None, np.inf, "endless", False),
+    "may have begun before": (many(), False, True, "rows", False, np.inf, "steps", False),
+    "begun before, with times": (many("dates"), False, True, "dates", False, np.inf, "sequences", True),
+    "times": (many("dates"), False, True, "dates", None, np.inf, "sequences", True),
+    "rows for times": (many("rows"), False, True, "rows", None, np.inf, "sequences", False),
+    "other times": (many("dates"), False, True, "numbers", None, np.inf, "sequences", False),
+    "ends": (many("", True), True, True, "rows", None, np.inf, "sequences", True),
+    "timeout": (many(), False, True, "numbers", None, 5.0, "sequences", True),
+    "no ends": (many(), False, True, "rows", None, np.inf, "sequences", False),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_only_proved_guarantees_are_called_exact(name: str) -> None:
+    recorded, ends, named, clock, starts, timeout, kind, exact = PLANS[name]
+    terminal = np.array([False] * 5 + [ends])
+    plan = recorded.plan(terminal, named, clock, timeout, -1, 1000, starts)
+    assert (plan.kind, plan.exact) == (kind, exact)
+    assert (plan.cut is None) == (kind != "sequences")
+    if plan.cut is not None:
+        assert (plan.cut.skip > 0.0) == (starts is False)
+        assert plan.mean_length == 6.0
