@@ -319,7 +319,8 @@ def _check_saved(saved: SavedRecording, name: str) -> None:
     sound = sound and (
         saved.lengths is None or (saved.lengths.dtype.kind == "u" and int(saved.lengths.min(initial=1)) > 0)
     )
-    sound = sound and len(set(saved.states)) == len(saved.states) and (saved.lengths is not None or saved.following is not None)
+    sound = sound and len(set(saved.states)) == len(saved.states)
+    sound = sound and (saved.lengths is not None or saved.following is not None)
     for labels, numbers in saved.attributes.values():
         sound = sound and numbers.dtype.kind == "u" and int(numbers.max(initial=0)) < max(len(labels), 1)
     if not sound:
