@@ -221,6 +221,26 @@ def test_counts_before_and_after_are_right() -> None:
     assert held == sum("offer" in p for p in changed[alarm.since_sequence - 1 : alarm.sequence])
 
 
+def test_a_new_step_is_named() -> None:
+    def rounds(n: int, seed: int, odd: float) -> list[list[int]]:
+        """Six states in a circle, one or two further at a time; from 2 now and then to 0."""
+        rng, found = RNG(seed), []
+        for _ in range(n):
+            path = [int(rng.integers(0, 3))]
+            while len(path) < 9:
+                back = path[-1] == 2 and rng.random() < odd
+                path.append(0 if back else (path[-1] + 1 + int(rng.random() < 0.3)) % 6)
+            found.append(path)
+        return found
+
+    monitor = Monitor(samples(rounds(600, 0, 0.0)), discount=0.9, one_false_alarm_per=1e4)
+    (alarm,) = monitor.update(*fed(rounds(900, 1, 0.3)))
+    assert alarm.what.startswith("new step 2 -> 0: ")
+    now, old = (int(text.rpartition(" ")[2]) for text in alarm.what.split("%")[:2])
+    assert 15 <= now <= 60
+    assert old == 0
+
+
 def timed(n: int, seed: int, pace: float = 1.0, rate: float = 3.0) -> tuple[list[Any], list[int], Any]:
     """Interleaved sessions with times and without any event for their ends."""
     rng = RNG(seed)
