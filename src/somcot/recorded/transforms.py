@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing import records
-from somcot.plumbing.arrays import Codes
+from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.checks import check_count, check_labels
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
@@ -30,6 +30,7 @@ __all__ = [
     "WordSteps",
     "find_words",
     "steps_between_words",
+    "times_reached",
 ]
 
 
@@ -125,6 +126,38 @@ def steps_between_words(steps: EpisodeSteps, k: int) -> WordSteps:
 
 
 # --- Derived samples
+
+
+# --- Sequences that go on like others
+
+
+def times_reached(offsets: Integers, begin: Floats, struck: Floats, anew: Floats) -> Floats:
+    """How often altered sequences come to each step of a recording.
+
+    They begin with step v `begin[v]` times, leave it for the step after it, or with probability `struck[v]` for one
+    drawn with the probabilities `anew`, and end where the recording ends.
+
+    Examples
+    --------
+    >>> times_reached(np.array([0, 3]), np.array([1.0, 0, 0]), np.array([0, 0.5, 0]), np.array([0, 0, 1.0]))
+    array([1., 1., 1.])
+    """
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    order = np.argsort(place, kind="stable")
+    _, *later = np.split(order, np.cumsum(np.bincount(place))[:-1])  # second steps, third steps and so on
+
+    def along(source: Floats) -> Floats:
+        total = source.copy()
+        for steps in later:
+            total[steps] += (1.0 - struck[steps - 1]) * total[steps - 1]
+        return total
+
+    reached = along(begin)
+    if not struck.any():
+        return reached
+    spliced = along(anew)
+    # Each change leads to more of them. If none ends, their number has no limit, and its share of the steps has.
+    return reached + spliced * float(struck @ reached) / max(1.0 - float(struck @ spliced), 1e-9)
 
 
 def with_order(samples: Samples, k: int) -> Samples:
