@@ -124,7 +124,7 @@ def add_entries(indptr: Ints, indices: Codes, rows: Ints, columns: Ints, units: 
         low, column = indptr[rows[t]], columns[t]
         # At most `column` entries come before it, and exactly as many if none of them is missing.
         at = min(low + column, indptr[rows[t] + 1] - 1)
-        while indices[at] != column:
+        while low < at and indices[at] != column:
             middle = (low + at) // 2
             if indices[middle] < column:
                 low = middle + 1
