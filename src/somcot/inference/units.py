@@ -228,8 +228,7 @@ class WholeSequences:
 
     def _entries(self) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Row, column and unit of each transition and of each first state, some at a time to save memory."""
-        pooled = self.pooled
-        index = {label: i for i, label in enumerate(pooled.states)}
+        pooled, index = self.pooled, {label: i for i, label in enumerate(self.pooled.states)}
         for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
             places = np.array([index[label] for label in recording.states], dtype=np.int64)
             cuts = np.searchsorted(bounds, np.arange(0, bounds[-1], _AT_ONCE), side="right") - 1
