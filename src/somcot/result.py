@@ -520,13 +520,11 @@ class Result:
         """Read a result written by `save`; refuse anything else."""
         from somcot.plumbing.records import load  # as in `save`
 
-        records = (
+        parts = (
             *RECORDS, Bounds, Cells, Clock, ConfidenceInterval, Continuous, Coupling, Duals, Gradient, MapFit, Maps,
-            Margin, Residuals, Resolution, Result, RowGradient, ShiftCheck, Status, TimeGradient, Twin,
+            Margin, Residuals, Resolution, RowGradient, ShiftCheck, Status, TimeGradient, Twin,
         )  # fmt: skip
-        result = load(path, "result", records)
-        if not isinstance(result, cls):
-            raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(result).__name__})")
+        result = load(path, "result", cls, parts)
         wrong = result._misshapen()
         if wrong:
             raise ValueError(f"{os.fspath(path)}: not a somcot result file ({wrong} does not fit the states)")

@@ -415,6 +415,8 @@ def test_a_plan_is_plotted(plan: SampleSize) -> None:
         ({"kind": "row and column"}, "kind: found 'row and column'"),
         ({"kind": "row", "state": "nowhere"}, "state: 'nowhere' is not a state"),
         ({"state": "home"}, "state: only for kind 'row'"),
+        ({"cost": 10**400}, "cost: "),
+        ({"cost": np.full((5, 5), np.nan)}, "cost: "),
     ],
 )
 def test_bad_plans(pilot: Samples, options: dict[str, Any], words: str) -> None:

@@ -272,7 +272,8 @@ def sample_size(
     gamma = discount_for([pilot]) if discount is None else check_discount(discount)
     chain = pilot.chain(check=False)
     side = chain if isinstance(cost, str) and cost != "features" else pilot
-    table = np.asarray(costs.between(cost, side, pilot), dtype=np.float64)
+    n_states = pilot.n_states
+    table = costs.check_cost(np.asarray(costs.between(cost, side, pilot)), n_states, n_states)
     change = _Change.of(pilot, chain, kind, state)
     share = _calibrated(change, chain, table, gamma, effect)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)

@@ -321,7 +321,7 @@ def save(samples: Samples, path: str | os.PathLike[str]) -> None:
 
 def load(cls: type[Samples], path: str | os.PathLike[str]) -> Samples:
     """See `Samples.load`."""
-    saved = records.load(path, "recording", (SavedRecording, recording.RewardSums))
+    saved = records.load(path, "recording", SavedRecording, (recording.RewardSums,))
     offsets, now, following = None, saved.codes, saved.following
     _check_saved(saved, os.fspath(path))
     if saved.lengths is not None:
@@ -335,6 +335,7 @@ def load(cls: type[Samples], path: str | os.PathLike[str]) -> Samples:
         values = np.empty(len(labels), dtype=object)
         values[:] = labels
         about[name] = values[numbers.astype(np.int64)]
+    assert following is not None  # independent samples without it were refused
     return cls(
         saved.states, now, following, offsets, saved.terminated, saved.initial, saved.discount, saved.rewards,
         saved.n_gaps, saved.overlap, saved.stationary, about,
@@ -351,7 +352,8 @@ def _check_saved(saved: SavedRecording, name: str) -> None:
     sound = sound and (
         saved.lengths is None or (saved.lengths.dtype.kind == "u" and int(saved.lengths.min(initial=1)) > 0)
     )
-    sound = sound and len(set(saved.states)) == len(saved.states) and (saved.lengths is not None or more == 0)
+    sound = sound and len(set(saved.states)) == len(saved.states)
+    sound = sound and (saved.lengths is not None or saved.following is not None)
     for labels, numbers in saved.attributes.values():
         sound = sound and numbers.dtype.kind == "u" and int(numbers.max(initial=0)) < max(len(labels), 1)
     if not sound:
