@@ -9,6 +9,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain
+from tests.notes import noted
 
 pandas = pytest.importorskip("pandas")
 
@@ -67,3 +68,19 @@ def test_columns_of_a_polars_frame() -> None:
     assert ASKED["exact"](polars.DataFrame(RIGHT)) == ASKED["exact"](RIGHT)
     with pytest.raises(ValueError, match="cost: its columns are called 'x', 'b'"):
         ASKED["exact"](frame.rename({"a": "x"}).select("x", "b"))
+
+
+def test_a_frame_may_have_more_states_than_a_recording() -> None:
+    pandas = pytest.importorskip("pandas")
+    points = np.arange(4.0)
+    frame = pandas.DataFrame(somcot.costs.euclidean(points, points), index=range(4), columns=range(4))
+    x, y = MarkovChain(np.eye(2), [1, 0], states=[1, 3]), MarkovChain(np.eye(2), [0, 1], states=[0, 2])
+    assert somcot.distance(x, y, frame, discount=0.5).distance == pytest.approx(1.0)  # from 1 to 2
+    with pytest.raises(ValueError, match="states that a recording lacks are left out"):
+        somcot.distance(x, y, frame.to_numpy(), discount=0.5)
+
+
+def test_the_metric_of_recordings_warns_of_noise() -> None:
+    x = somcot.random_walk(3)
+    with noted("plugin-states"):
+        somcot.metric(x.sample(20, 20, rng=0), x, discount=0.9)  # type: ignore[arg-type]

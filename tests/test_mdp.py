@@ -227,6 +227,7 @@ BAD: dict[str, Callable[[], Any]] = {
     r"policy: 1 in state 1 is not an action; the actions are 0": lambda: on_policy(GOOD, [0, 1]),
     r"policy: the actions in state 1 have probabilities \[0.9\]": lambda: on_policy(GOOD, [[1.0], [0.9]]),
     r"policy: shape is \(1, 1\)": lambda: on_policy(GOOD, [[1.0]]),
+    r"rewards: found 3 dimensions, .* take the mean": lambda: MDP(np.ones((1, 1, 1)), np.ones((1, 1, 1))),
     r"epsilon, n_classes: give exactly one": lambda: aggregate(GOOD, discount=0.9),
     r"epsilon, n_classes: give exactly one of": lambda: aggregate(GOOD, discount=0.9, epsilon=0.1, n_classes=1),
     r"epsilon: found -1.0": lambda: aggregate(GOOD, discount=0.9, epsilon=-1),

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import somcot
+from somcot import costs
 from somcot.cli.application import app
 from somcot.cli.options import Reading, flag, takers
 from somcot.plumbing.records import option_names
@@ -50,6 +51,16 @@ def test_a_method_is_called_as_its_row_says(method: Method) -> None:
     assert positional == (["problem"] if method.takes == "chains" else ["x", "y", "cost"])
     assert ("discount" in option_names(method.load())) == (method.takes != "chains")
     assert describe(method.name) == method.summary
+
+
+@pytest.mark.parametrize("name", costs.NAMED)
+def test_every_list_of_costs_has_the_name(name: str) -> None:
+    shown = " ".join(CliRunner().invoke(app, ["distance", "--help"], env={"COLUMNS": "200"}).output.split())
+    first = re.split(r"[\[:]", name)[0]
+    written = {"features": "reward:COLUMN"}.get(name, name)  # on the command line, features are a column
+    assert f'"{first}' in (costs.between.__doc__ or ""), "add it to the docstring of costs.between"
+    assert written in shown, "add it to the help of Cost in cli/options.py"
+    assert f"\n| `{written}`" in (DOCS / "command-line.md").read_text(), "add it to the table in docs/command-line.md"
 
 
 def test_every_list_of_methods_is_the_table() -> None:

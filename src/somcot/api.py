@@ -296,7 +296,7 @@ def metric(
     clock = Clock.chosen(discount, horizon, rate, total)
     # Timed chains are left to check_clock, which knows the clock that each of them needs.
     if clock.name in ("discount", "average") and not (isinstance(x, Timed) or isinstance(y, Timed)):
-        x, y = _chain("x", x), _chain("y", y)
+        x, y = _noted_chain("x", x), _noted_chain("y", y)
     clocked.check_clock(clock, "exact", x, y)
     return clocked.metric_by_clock(x, y, cost, clock, threads)
 
@@ -496,6 +496,13 @@ def _chain(name: str, process: Process) -> MarkovChain:
     if not isinstance(process, MarkovChain):
         _refuse(name, process, "a MarkovChain, Samples or Counts", "exact")
     return process
+
+
+def _noted_chain(name: str, process: Process) -> MarkovChain:
+    """The chain, with a warning if it is estimated."""
+    if isinstance(process, Data):
+        warn(Note("plugin-states", name, n=process.n_transitions), DataWarning)
+    return _chain(name, process)
 
 
 def _checked_options(method: str, allowed: Sequence[str], options: dict[str, Any], **shared: Any) -> dict[str, Any]:

@@ -173,7 +173,8 @@ def lag_sweep(
 ) -> LagSweep:
     """The distance between two sets of discrete trajectories for several lag times.
 
-    Once the lag is long enough for the states to be Markovian, the distance no longer depends on it.
+    Compare numbers at equal lag only: a longer lag skips states on the way and leaves the coupling more freedom, so the
+    distance usually falls with the lag, also between Markov processes.
 
     Parameters
     ----------

@@ -207,7 +207,7 @@ def test_what_is_refused() -> None:
         somcot.same_process([a], discount=0.9)
     with pytest.raises(ValueError, match="statistic: found 'chi', expected 'distance' or 'pearson'"):
         somcot.same_process(a, a, statistic="chi")
-    with pytest.raises(ValueError, match="cost: found 'label', expected 'labels', 'features'"):
+    with pytest.raises(ValueError, match=r"cost: found 'label', expected an array, .* labels, features"):
         somcot.same_process(a, a, "label", discount=0.9)
     starts = [Samples.from_trajectories([[0, 1], [1, 0]], initial=i) for i in (0, 1)]
     with pytest.raises(ValueError, match=r"x\[1\]: its known initial distribution differs from that of x\[0\]"):
@@ -244,3 +244,17 @@ def test_it_prints_what_it_says() -> None:
         str(somcot.same_process(a, b, cost, discount=0.9)),
     )
     assert str(somcot.same_process(a, c, cost, discount=0.9)).startswith("p = 0.005, the recordings differ, statistic ")
+
+
+def test_a_further_named_cost_is_that_of_the_pooled_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with states that one side lacks."""
+    x = somcot.random_walk(4, 0.5).sample(20, 20, rng=0)
+    y = somcot.random_walk(3, 0.5).sample(20, 20, rng=1)
+    assert x.n_states > y.n_states
+    of_numbers = lambda _, a, b: somcot.costs.absolute(a.states, b.states)  # noqa: E731
+    monkeypatch.setattr(somcot.costs, "_named", of_numbers)
+    table = somcot.costs.absolute(range(4), range(4))
+    named, given = (
+        somcot.same_process(x, y, cost, discount=0.9, n_permutations=19, rng=0) for cost in ("numbers", table)
+    )
+    assert (named.statistic, named.pvalue) == (given.statistic, given.pvalue)

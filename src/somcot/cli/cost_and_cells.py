@@ -35,6 +35,7 @@ __all__ = [
     "build_cost",
     "compares_labels",
     "in_cells",
+    "library_name",
     "number_of_cells",
     "periods_from",
     "read_in_cells",
@@ -132,7 +133,18 @@ def shared_cost(text: str, processes: Mapping[Hashable, ChainOrData]) -> Floats 
     label, process = next(iter(processes.items()))
     first = NamedProcess(str(label), process)
     table = build_cost(text, first, first)  # also for a name, so that errors are raised before the computation
-    return text if _is_name(text) else table
+    return library_name(text) or table
+
+
+def library_name(text: str) -> str | None:
+    """The name of a cost in Python; None for a file.
+
+    Examples
+    --------
+    >>> library_name("reward:amount"), library_name("degree"), library_name("cost.csv")
+    ('features', 'degree', None)
+    """
+    return "features" if text.startswith("reward:") else text if _is_name(text) else None
 
 
 def _is_name(text: str) -> bool:

@@ -118,7 +118,7 @@ def same_process(
 ) -> int:
     """Test whether two recordings come from the same process, or differ by less than a margin."""
     from somcot.cli import screens
-    from somcot.cli.cost_and_cells import read_pair
+    from somcot.cli.cost_and_cells import library_name, read_pair
     from somcot.cli.inputs import suggested_discount
     from somcot.cli.output import caught, check_targets, console, deliver, names_of, notes_of, print_json, process_facts
     from somcot.plumbing.checks import check_discount
@@ -136,8 +136,8 @@ def same_process(
     strata = grouping.arguments(vectors.wanted)
     with caught() as messages:
         x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
-        if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
-            table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
+        if not vectors.wanted:  # a name stands for the cost between all states of both sides, which permutations need
+            table = library_name(cost) or table
             _refuse_without_episodes(x, y)  # vectors have a test of their own
         within = grouping.check(x, y)
         sides: tuple[Any, Any] = (x.value, y.value)

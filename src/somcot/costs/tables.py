@@ -56,14 +56,17 @@ def absolute(a: ArrayLike, b: ArrayLike) -> Floats:
 
 
 def euclidean(a: ArrayLike, b: ArrayLike) -> Floats:
-    """Euclidean distance between feature vectors, one row per state.
+    """Euclidean distance between feature vectors, one row (or one number) per state.
 
     Examples
     --------
     >>> euclidean([[0, 0]], [[3, 4], [0, 1]])
     array([[5., 1.]])
     """
-    x, y = real_array("a", a, 2), real_array("b", b, 2)
+    x, y = (
+        real_array(name, np.reshape(values, (-1, 1)) if np.ndim(values) == 1 else values, 2)
+        for name, values in (("a", a), ("b", b))
+    )
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"b: rows have {y.shape[1]} features, those of a have {x.shape[1]}; they must agree")
     # Squares may overflow, which `finite` reports.
@@ -156,8 +159,8 @@ def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None)
     """Positions of the states among the labels of a frame; the identity if the labels are mere numbers."""
     place = {label: k for k, label in enumerate(known)}
     # Each label once: with repeated labels the order would be ambiguous.
-    # Only if labels name the states exactly; otherwise numbers may be meant as positions.
-    if states is not None and len(place) == len(known) == len(states) and all(state in place for state in states):
+    # Labels of further states are ignored: a recording need not contain all of them.
+    if states is not None and len(place) == len(known) and all(state in place for state in states):
         return [place[state] for state in states]
     if known == list(range(len(known))):
         return list(range(len(known)))
@@ -174,6 +177,8 @@ def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:
     n_x, n_y = check_count("n_x", n_x, at_least=0), check_count("n_y", n_y, at_least=0)
     if array.shape != (n_x, n_y):
         hint = "; transpose it" if array.shape == (n_y, n_x) else ""
+        if array.shape[0] >= n_x and array.shape[1] >= n_y:
+            hint = "; states that a recording lacks are left out: keep them by states=, or pass a DataFrame with labels"
         raise ValueError(f"cost: shape is {array.shape}, expected {(n_x, n_y)}, a row per state of x{hint}")
     with np.errstate(over="ignore"):
         spread = array.max() - array.min()

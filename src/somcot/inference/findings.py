@@ -361,8 +361,8 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
     makeup = result.makeup
     if makeup is None or result.clock.name != "discount" or result.continuous is not None:
         raise ValueError(
-            "confidence: intervals of matches need a discount and a method that keeps its rows; use method='auto', or "
-            "leave out confidence"
+            "confidence: intervals of matches exist for chains and recordings under a discount, by method 'auto', "
+            "'exact' or 'plugin'; leave out confidence"
         )
     sides = makeup.x.support, makeup.y.support
     visited = result.state_law.sum(axis=1)

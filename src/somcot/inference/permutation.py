@@ -376,8 +376,8 @@ def _doubt_features(cost: str | costs.FeatureCost, recordings: Sequence[Samples]
 def _named_cost(cost: str, pooled: Samples | Counts) -> Floats:
     if cost == "labels":
         return 1.0 - np.eye(pooled.n_states)
-    if cost != "features":
-        raise ValueError(f"cost: found {cost!r}, expected 'labels', 'features', an array or a function of two Samples")
+    if cost != "features":  # of the pooled recording, which permutations leave as it is
+        return costs.check_cost(costs.between(cost, pooled, pooled), pooled.n_states, pooled.n_states)
     if pooled.features is None or np.isnan(pooled.features).any():
         raise ValueError("cost: 'features' needs a reward for every state; pass rewards= when making the Samples")
     return costs.absolute(pooled.features, pooled.features)

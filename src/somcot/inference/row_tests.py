@@ -58,6 +58,11 @@ def contributions(result: Result, n: int = 10) -> Contributions:
                 f"contributions: not available for {result.clock} if kernels or costs change with time or are rates; "
                 "the contributions of pairs are result.state_law times the cost"
             )
+        if result.method in ("auto", "exact"):  # from mdp.distance
+            raise ValueError(
+                "contributions: not available between decision processes; compare them under a policy: "
+                "somcot.distance(mdp.on_policy(x, policy), mdp.on_policy(y, policy), 'features', discount=...)"
+            )
         raise ValueError(
             f"contributions: method {result.method!r} keeps no rows and costs; use 'auto', 'exact' or 'plugin'"
         )

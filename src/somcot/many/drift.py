@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot import costs
 from somcot.api import distance, same_process
 from somcot.inference.strata import attached, strata_of
 from somcot.plumbing.arrays import Floats
@@ -330,12 +329,7 @@ def _compared(
     # Separate streams: the p-value must not depend on how many draws the interval has used.
     estimated, tested = (np.random.default_rng([*seed, what]) for what in (0, 1))
     result = distance(x, y, cost, discount=discount, confidence=confidence, rng=estimated, **grouping)
-    # The test permutes episodes, so it needs the cost between all states of both periods, not a table of two sides.
-    known = not isinstance(cost, str) or cost in ("labels", "features")
-    test = same_process(
-        x, y, cost if known else costs.between(cost, x, y), discount=discount, n_permutations=n, rng=tested,
-        **grouping,
-    )  # fmt: skip
+    test = same_process(x, y, cost, discount=discount, n_permutations=n, rng=tested, **grouping)
     return result, float(test.pvalue)
 
 

@@ -166,7 +166,7 @@ class Aggregation:
         return float(self.policy_bounds.max())
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.labels):,} states in {self.mdp.n_states:,} classes"
+        sizes = f"{len(self.labels):,} states in {self.mdp.n_states:,} class{'es' * (self.mdp.n_states != 1)}"
         return f"Aggregation({sizes}, value error <= {self.value_error:.3g}, policy loss <= {self.policy_loss:.3g})"
 
     def _repr_html_(self) -> str:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.chains import Support
+from somcot.clocks import Clock
 from somcot.couplings import Residuals
 from somcot.mdp.distances import with_actions_of
 from somcot.mdp.process import MDP, check_mdp, policy_law
@@ -417,5 +418,6 @@ def _result(pair: _Pair, solution: Any, began: float, *, message: str, **more: A
     )  # fmt: skip
     return Result(
         status=Status.CONVERGED, message=message, discount=pair.discount, n_steps=0, states_x=pair.states,
-        states_y=pair.states, seconds=time.perf_counter() - began, details=details, **values,
+        states_y=pair.states, seconds=time.perf_counter() - began, clock=Clock("discount", pair.discount),
+        details=details, **values,
     )  # fmt: skip

@@ -66,6 +66,11 @@ class MDP:
         states: Iterable[Hashable] | None = None,
         actions: Iterable[Hashable] | None = None,
     ) -> None:
+        if np.ndim(rewards) == 3:
+            raise ValueError(
+                "rewards: found 3 dimensions, expected (states, actions); take the mean over the next state: "
+                "(transitions * rewards).sum(axis=2)"
+            )
         table, earned = real_array("transitions", transitions, 3), real_array("rewards", rewards, 2)
         _check_shapes(table, earned)
         n, n_actions = earned.shape
@@ -108,6 +113,8 @@ def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:
     Parameters
     ----------
     mdp : MDP
+        A recorded process is estimated first, with a `DataWarning`, because distances of the chain contain its noise;
+        ``mdp.distance(x, y, policy=...)`` corrects for it.
     policy : array_like, shape (n,) or (n, n_actions)
         An action for each state (a label, or an index if no label matches), or the probability of each action.
 
@@ -119,7 +126,10 @@ def on_policy(mdp: MDP, policy: ArrayLike | Sequence[Hashable]) -> MarkovChain:
     (array([[0., 1.],
            [1., 0.]]), array([0., 1.]))
     """
-    probabilities = policy_law(check_mdp("mdp", mdp), policy)
+    from somcot.mdp.recorded import plain  # imports this module
+
+    mdp = plain("mdp", check_mdp("mdp", mdp))
+    probabilities = policy_law(mdp, policy)
     return MarkovChain(
         np.einsum("sa,sat->st", probabilities, mdp.transitions),
         mdp.initial,

@@ -14,6 +14,7 @@ from somcot.many.selection import Selection
 from somcot.mdp import TransferBound
 from somcot.plots.drawing import axes, bar_labels, shown
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_kind
 from somcot.plumbing.html import place_labels
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
     ordered : bool
         If False, keep the order of the matrix, as always if distances are missing or rows and columns differ.
     """
+    check_kind("found", found, DistanceMatrix)
     ax = axes(ax)
     rows = columns = np.arange(len(found.labels))
     # A linkage needs all distances.
@@ -68,6 +70,7 @@ def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "
     """Dendrogram of `DistanceMatrix.linkage`, with the same parameters."""
     from scipy.cluster.hierarchy import dendrogram as tree
 
+    check_kind("found", found, DistanceMatrix)
     ax = axes(ax)
     drawn = tree(found.linkage(method), no_plot=True)
     for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):  # SciPy places leaves at 5, 15, 25, ...
@@ -94,6 +97,7 @@ def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int 
     """
     from matplotlib.patches import Circle
 
+    check_kind("found", found, DistanceMatrix)
     ax = axes(ax)
     points = found.embedding(2)
     groups = np.zeros(len(points), dtype=np.int64) if n_clusters is None else found.clusters(n_clusters)

@@ -220,7 +220,8 @@ CATALOGUE: dict[str, Kind] = {
     "average-from-data": Kind(CAUTION, "[[discount=1]]: estimated at discount {discount:.4f}; {mixing}transitions "
         "missing from the data can change the long-run average",
         "The long-run average is discontinuous in the chain: one rare transition can connect two sets of states. The "
-        "estimate therefore uses a discount close to 1. Worry if the mixing time is as long as the recording."),
+        "estimate therefore uses a discount close to 1. Worry if that number of steps is close to the length of "
+        "the recording."),
     "few-permutations": Kind(CAUTION, "{episodes} episodes can be assigned to {groups} groups in {ways} ways only, so "
         "the p-value cannot fall below {least:.2g}; record more episodes, or cut long ones into pieces",
         "The test compares the recordings with permutations of whole episodes. With so few permutations even the "
@@ -391,6 +392,10 @@ CATALOGUE: dict[str, Kind] = {
         "processes look farther apart than they are; [[mdp.distance]] corrects the distance between two processes",
         "The metric and its bounds hold for the estimated tables. Sampling noise in the tables adds to every distance, "
         "most where actions were tried a few times only. Record more, or compare whole processes with mdp.distance."),
+    "plugin-states": Kind(CAUTION, "the chain is estimated from {n:,} transitions, and noise makes states look farther "
+        "apart than they are; [[somcot.distance]] corrects the distance between two recordings",
+        "The metric holds for the estimated chain. Sampling noise in its rows adds to every distance, most for states "
+        "that were visited a few times only. Record more, or compare whole recordings with distance."),
     "counted-in-files": Kind(INFO, "{size:.1f} GB, so transitions are counted file by file and episodes are not kept; "
         "tests permute single transitions, not episodes",
         "A folder of this size is reduced to transition counts. Distances and intervals need no more. Tests and errors "

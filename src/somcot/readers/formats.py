@@ -1,6 +1,6 @@
 """The table of file formats, used by the readers, the command line, its help and the tests.
 
-A new format is one row of `FORMATS`; a new kind of file is one module with its reader, a row of `KINDS` and a row for
+A new format is one row of `_FORMATS`; a new kind of file is one module with its reader, a row of `_KINDS` and a row for
 each format. Rows contain text only, and a reader is imported on use. The options of a kind are those of its reader's
 signature.
 """

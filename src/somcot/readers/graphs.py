@@ -68,7 +68,8 @@ def from_graph(
     {'size': (1.5, 2.0, 1.5)}
     """
     if not hasattr(graph, "edges") or not hasattr(graph, "is_directed"):
-        raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph")
+        hint = "; make one: networkx.from_numpy_array(graph)" if isinstance(graph, np.ndarray) else ""
+        raise TypeError(f"graph: found {type(graph).__name__}, expected a networkx graph{hint}")
     weights = [(u, v, None if weight is None else data.get(weight)) for u, v, data in graph.edges(data=True)]
     # The default name may be missing, as in graphs without weights; a name that was passed may not.
     if weight not in (None, "weight") and weights and all(w is None for _, _, w in weights):

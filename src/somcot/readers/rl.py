@@ -302,7 +302,10 @@ def _actor(vector: Environment, policy: Policy | None, batched: bool) -> Act:
         # Checked by size, because (n,) and (n, 1) are both common for one number.
         if actions.size != n * int(np.prod(space.shape)):
             raise ValueError(f"policy: returned actions of shape {actions.shape[1:]}, expected {space.shape}")
-        return actions.reshape(n, *space.shape)
+        actions = actions.reshape(n, *space.shape)
+        if wrong := [action for action in actions if not space.contains(action)]:
+            raise ValueError(f"policy: returned {wrong[0]}, expected an action of {space}")
+        return actions
 
     return act
 

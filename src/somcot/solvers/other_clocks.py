@@ -97,12 +97,12 @@ def metric_by_clock(x: Any, y: Any, cost: Any, clock: Clock, threads: int | None
 
 
 def settling_warning(result: Result) -> Result:
-    """Note how long the estimated chains take to mix: the average may jump under small changes of the kernel."""
+    """Note how long costs depend on the initial states: the average may jump under small changes of the kernel."""
     assert result.makeup is not None
     inside = np.isfinite(result.potential)
     # The potential over the range of the cost has the unit of steps.
     spread = float(np.ptp(result.potential[inside])) / (float(np.ptp(result.makeup.cost)) or 1.0)
-    mixing = f"the estimated chains take some {spread:.2g} steps to mix, and "
+    mixing = f"costs depend on the initial states for some {spread:.2g} steps, and "
     warn(Note("average-from-data", discount=DATA_DISCOUNT, mixing=mixing), DataWarning)
     return replace(result, settling=spread, clock=Clock("average", 1.0))
 
