@@ -227,9 +227,10 @@ def sample_size(
     The test is simulated: recordings of one side consist of sequences of the pilot, drawn with replacement, those of
     the other side of the same sequences with a change of the given kind. So memory, lengths and rare states are those
     of the pilot, and the plan is as good as the pilot is typical. Few sequences with many different transitions go on
-    like any other in the same state, unless they clearly have memory. Of 12 plans for 0.8, with two pilots of 300
-    sequences each, 9 had a realised power within 0.07; the other three, small changes of a process with hidden regimes,
-    had 0.58 ("initial"), 0.65 ("row") and 0.93 ("rows").
+    like any other in the same state, unless they clearly have memory. For a power of 0.8, three pilots of 300 sequences
+    (60 long ones) realised 0.76 to 0.87 in 7 of 12 families. A small pilot exaggerates how far a change leads, which
+    gave 0.91, 0.91 and 0.95; it does not show weak memory (0.40 with hidden regimes), nor long tails of the lengths
+    (0.47 to 1.00). With 20,000 sequences or more, the planned change was right within 4 % in six families.
 
     Parameters
     ----------
