@@ -135,6 +135,27 @@ def test_only_attributes_with_values_are_called_known(tmp_path: Path) -> None:
     assert "cost" not in shown
 
 
+def test_several_files_are_described_and_one_is_one(tmp_path: Path) -> None:
+    texts = {"a": "s,go\ns,stop\n", "b": "s,go\ns,stop\nt,go\nt,stop\nt,go\n"}
+    for name, rows in texts.items():
+        (tmp_path / f"{name}.csv").write_text(f"sequence,state\n{rows}")
+    run = ["info", *(str(tmp_path / f"{name}.csv") for name in texts)]
+    shown = " ".join(CliRunner().invoke(app, run).stdout.split())
+    assert "1 transition in 1 sequence, 2 states" in shown
+    assert "3 transitions in 2 sequences, 2 states" in shown
+    lines = CliRunner().invoke(app, [*run, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["n_episodes"] for line in lines] == [1, 2]
+
+
+def test_labels_that_begin_alike_differ_on_the_screen(tmp_path: Path) -> None:
+    names = [f"Amend Request for Quotation Requester{more}" for more in ("", " Manager")]
+    rows = "".join(f"{k},{name}\n" for k in range(9) for name in names)
+    (tmp_path / "log.csv").write_text(f"sequence,state\n{rows}")
+    shown = CliRunner().invoke(app, ["info", str(tmp_path / "log.csv"), "--end", "left"]).stdout
+    assert "Amend Request…tion Requester " in shown
+    assert "Amend Request…uester Manager " in shown
+
+
 def test_notes_have_codes_and_at_most_two_are_alike() -> None:
     screen = StringIO()
     few = [Note("few-visits", f"week {k}", counts=f"{k} transition(s) out of 'a'", effect="interval") for k in range(5)]

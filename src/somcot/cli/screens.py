@@ -20,7 +20,7 @@ from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
 from somcot.plumbing.notes import Note
-from somcot.plumbing.text import label_text, listed_label, percent, shown_pvalue
+from somcot.plumbing.text import label_text, listed_label, number_of, percent, shown_pvalue
 from somcot.result import Status
 from somcot.samples import Samples
 
@@ -100,12 +100,8 @@ def _table(table: Table) -> Grid:
     for name, side in zip(table.head, table.align, strict=True):
         grid.add_column(Text(name), justify="right" if side == "r" else "left", overflow="fold")
     for row in table.rows:
-        grid.add_row(*(Text(_cut(cell), style="bold" if isinstance(cell, Mark) else "") for cell in row))
+        grid.add_row(*(Text(label_text(cell, _LABEL), style="bold" if isinstance(cell, Mark) else "") for cell in row))
     return grid
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
 def _notes(notes: Notes) -> Group:
@@ -322,14 +318,14 @@ def _ends(samples: Samples) -> str:
 def _described(facts: dict[str, Any]) -> str:
     """The kind and sizes of a process, on one line."""
     if facts["kind"] == "rates":
-        return f"known rates, {facts['n_states']:,} states, {facts['n_transitions']:,} jumps"
+        return f"known rates, {number_of(facts['n_states'], 'state')}, {number_of(facts['n_transitions'], 'jump')}"
     if facts["kind"] == "chain":
-        sizes = f"{facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
+        sizes = f"{number_of(facts['n_states'], 'state')}, {number_of(facts['n_transitions'], 'transition')}"
         return f"known chain, {sizes}; start: {facts['start']}"
-    data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"
+    data = f"{number_of(facts['n_transitions'], 'transition')} in {number_of(facts['n_episodes'], 'sequence')}"
     if facts["kind"] == "vectors":
-        return f"{data}, {facts['n_coordinates']} coordinate{'' if facts['n_coordinates'] == 1 else 's'}"
-    return f"{data}, {facts['n_states']:,} states"
+        return f"{data}, {number_of(facts['n_coordinates'], 'coordinate')}"
+    return f"{data}, {number_of(facts['n_states'], 'state')}"
 
 
 def _names(labels: Sequence[Hashable], most: int = 10) -> str:

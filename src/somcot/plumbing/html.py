@@ -265,16 +265,8 @@ def _table(table: Table) -> str:
 
 
 def shortened(label: Hashable, longest: int = 60) -> str:
-    """A long label with its middle omitted, since long labels, such as paths, often differ only at the end.
-
-    Examples
-    --------
-    >>> shortened("visits of the shop in May.csv", 16)
-    'visits … May.csv'
-    """
-    text = label_text(label, 10_000)
-    end = longest // 2
-    return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[-end:]}"
+    """A label for a table, which has more room than a figure."""
+    return label_text(label, longest)
 
 
 # --- Notebook cards: HTML without scripts.

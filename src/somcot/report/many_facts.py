@@ -30,7 +30,7 @@ from somcot.plumbing.html import (
     escape,
 )
 from somcot.plumbing.notes import arranged, in_words
-from somcot.plumbing.text import decimals, label_text, percent
+from somcot.plumbing.text import decimals, label_text, percents
 from somcot.report import svg
 from somcot.report.pages import page, write_page
 from somcot.report.sentences import findings_in_words
@@ -316,8 +316,8 @@ def causes(drift: Drift, most: int) -> Table:
     before, after = _name(drift.largest.against), _name(drift.largest.period)
     steps = () if drift.result.makeup is None else drift.result.contributions(most).transitions
     rows = [
-        (_name(s.state), _name(s.next_state), Mark("significant") if s.marked else "", percent(s.probability_x),
-         percent(s.probability_y), short(s.amount))
+        (_name(s.state), _name(s.next_state), Mark("significant") if s.marked else "",
+         *percents(s.probability_x, s.probability_y), short(s.amount))
         for s in steps
     ]  # fmt: skip
     # Marks are next to the names, so that they are visible on a phone.

@@ -17,7 +17,7 @@ from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag, check_kind, check_names
 from somcot.plumbing.notes import Spelling, arranged, python_spelling
-from somcot.plumbing.text import figure, label_text, lower_end, percent
+from somcot.plumbing.text import figure, label_text, lower_end, number_of, percent, percents
 from somcot.result import Bounds, Claim, Result
 
 __all__ = [
@@ -351,7 +351,7 @@ def _visited(row: StateChange, found: Findings, side: int) -> str:
     if n is None or units is None or found.sequences is None:
         return label_text(row.state, 40)
     share = percent(units / found.sequences[side])
-    return f"{label_text(row.state, 40)} ({n:,} visit{'s' if n != 1 else ''}, {share} of the {found.units})"
+    return f"{label_text(row.state, 40)} ({number_of(n, 'visit')}, {share} of the {found.units})"
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
@@ -364,7 +364,8 @@ def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
     'less often in June: 25.0 % instead of 50.0 %'
     """
     often = "more" if step.probability_y > step.probability_x else "less"
-    return f"{often} often in {names[1]}: {percent(step.probability_y)} instead of {percent(step.probability_x)}"
+    x, y = percents(step.probability_x, step.probability_y)
+    return f"{often} often in {names[1]}: {y} instead of {x}"
 
 
 def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:
