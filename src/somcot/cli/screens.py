@@ -19,7 +19,7 @@ from somcot.cli.inputs import NamedProcess, Size, duration, known_attributes, re
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
-from somcot.plumbing.notes import Note
+from somcot.plumbing.notes import Note, few_alike
 from somcot.plumbing.text import label_text, listed_label, number_of, percent, shown_pvalue
 from somcot.result import Status
 from somcot.samples import Samples
@@ -49,7 +49,7 @@ __all__ = [
 _TOP = 5
 _MATCHES = 8
 _MATRIX = 12
-_LABEL = 28
+_LABEL = 40
 # The facts about the computation that a terminal shows; the report has all.
 _FACTS = (
     "distance", "interval", "before_end", "mix", "truth", "proved", "counted", "before", "method", "reason", "tests",
@@ -117,10 +117,7 @@ def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) ->
     """Print notes, at most `most` of them and two of a kind."""
     # Several parts of a computation may issue the same note.
     notes = list(dict.fromkeys(messages))
-    kinds: dict[str, list[str]] = {}
-    for note in notes:
-        kinds.setdefault(note.code if isinstance(note, Note) else note, []).append(note)
-    kept = [note for alike in kinds.values() for note in alike[:_ALIKE]][:most]
+    kept = few_alike(notes)[:most]
     more = [f"and {len(notes) - len(kept)} more (--json has all)"] if len(notes) > len(kept) else []
     if notes:
         console.print(_notes(Notes([*kept, *more])))
@@ -339,7 +336,6 @@ _PROCESSES = 12  # more processes are listed as pairs instead of a matrix
 _PAIRS = 10  # nearest and farthest pairs listed
 _COMPARISONS = 40  # comparisons of periods listed
 _FEW_NOTES = 8
-_ALIKE = 2  # notes with the same code, about different groups or periods
 
 
 def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
@@ -412,9 +408,9 @@ def _pair_table(matrix: DistanceMatrix) -> Grid:
 
 
 def _interval_ends(row: Mapping[str, Any]) -> str:
-    from somcot.many.drift import short
+    from somcot.many.drift import short, short_low
 
-    return "" if row["low"] is None else f"[{short(row['low'])}, {short(row['high'])}]"
+    return "" if row["low"] is None else f"[{short_low(row['low'])}, {short(row['high'])}]"
 
 
 def show_selection(screen: Console, name: Hashable, selection: Selection, notes: Sequence[str]) -> None:

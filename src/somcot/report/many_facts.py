@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from somcot.live.monitor import Monitor
-from somcot.many.drift import Change, Drift, short
+from somcot.many.drift import Change, Drift, short, short_low
 from somcot.many.record import DistanceMatrix
 from somcot.plumbing.html import (
     Code,
@@ -29,7 +29,7 @@ from somcot.plumbing.html import (
     card,
     escape,
 )
-from somcot.plumbing.notes import arranged, in_words
+from somcot.plumbing.notes import arranged, few_alike, in_words
 from somcot.plumbing.text import decimals, label_text, percents
 from somcot.report import svg
 from somcot.report.pages import page, write_page
@@ -226,23 +226,26 @@ def matrix_pairs(matrix: DistanceMatrix) -> Table:
     top = max((row["distance"] for row in rows if row["distance"] is not None), default=1.0)
     cells = [
         (_name(row["x"]), _name(row["y"]),
-         *("" if row[key] is None else _rounded(row[key], top) for key in used), label_text(row["status"], 120))
+         *("" if row[key] is None else _rounded(row[key], top, key) for key in used), label_text(row["status"], 120))
         for row in rows
     ]  # fmt: skip
     table = Table(("", "", *(names[key] for key in used), "why"), cells, f"ll{'r' * len(used)}l")
     return table if matrix.reasons else table.without("why")
 
 
-def _rounded(value: float, top: float) -> str:
+def _rounded(value: float, top: float, key: str = "") -> str:
     """Four decimals for distances of ordinary size, so that columns align."""
+    if key == "low" and 1e-3 <= top < 1e4:
+        return short_low(value)
     return f"{value:.4f}" if 1e-3 <= top < 1e4 else f"{value:.4g}"
 
 
 def _notes(messages: Iterable[str], most: int) -> Section:
     # Notes on single processes are joined, so that each is there once.
-    shown = [label_text(message, 2000) for message in arranged(messages, spelling=in_words)]
-    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
-    return Section("notes", "", [Notes([*shown[:most], *more])] if shown else [])
+    every = arranged(messages, spelling=in_words)
+    shown = [label_text(message, 2000) for message in few_alike(every)[:most]]
+    more = [f"and {len(every) - len(shown)} more"] if len(every) > len(shown) else []
+    return Section("notes", "", [Notes([*shown, *more])] if shown else [])
 
 
 def _again(command: str | None) -> list[Section]:
@@ -303,7 +306,7 @@ def changes(drift: Drift) -> Table:
     sizes = dict(zip(drift.periods, drift.transitions, strict=True))
     rows = [
         (_name(c.period), f"{sizes[c.period]:,}", _name(c.against),
-         *map(short, (c.distance, c.low, c.high, c.pvalue, c.adjusted)),
+         short(c.distance), short_low(c.low), *map(short, (c.high, c.pvalue, c.adjusted)),
          Mark("changed") if c.adjusted <= drift.level else "")
         for c in drift.changes
     ]  # fmt: skip
