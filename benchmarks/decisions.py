@@ -1,4 +1,4 @@
-"""Error rates and power of decisions: tests with strata and pairs, margins, plans, and what a report names first.
+"""Error rates and power of decisions: tests with strata and pairs, margins, and what a report names first.
 
 ``python -m benchmarks.decisions --cache FOLDER --mirrors FOLDER --out FILE`` writes one line of JSON per result as it
 is found. Families, sizes and changes are constants of this file and were committed before they were run.
@@ -12,8 +12,7 @@ and 8 in 100. The cautious upper end followed; the families of `unseen` were wri
 after the last change of it.
 Power: in a first run (40 sequences of each stratum, half of them changed) seven of eight cells had a power of 0.01 to
 0.08, with strata and without, which compares nothing; so the second has more sequences, all of them changed.
-Plans: a first run found 8 of 12 within 0.07 of the planned power. The second, of changed sequences with exact rows and
-a share corrected for the errors of the pilot's rows, found 5, most others too low; the third, without it, 9.
+Plans have a file of their own, `benchmarks.plans`.
 """
 
 from __future__ import annotations
@@ -430,55 +429,6 @@ def _power_of_pairs(runs: int) -> dict[str, Any]:
     return {"part": "power", "name": "customers as tasks", "matter": True, "runs": runs, **found}
 
 
-# --- Plans
-
-PLANNED = {
-    "shop": recordings.shop(),
-    "hidden regimes": FAMILIES["hidden regimes"][0],
-    "counters": FAMILIES["counters"][0],
-}
-SHARES = {"rows": 0.15, "row": 0.5, "exits": 0.15, "initial": 0.3}  # how often each kind of change strikes
-PILOT = 300
-
-
-def changed_source(source: Source, kind: str, share: float, label: int) -> Source:
-    """The kinds of `somcot.sample_size` as changes of the hidden states, written down independently of it."""
-    kernel, start, inside = source.kernels[0], source.starts[0], ~source.ends
-    visits = np.zeros(len(start))
-    visits[inside] = np.linalg.solve(np.eye(inside.sum()) - kernel[np.ix_(inside, inside)].T, start[inside])
-    flow = visits @ kernel
-    if kind == "initial":
-        return Source(source.kernels, ((1 - share) * start + share * visits / visits.sum())[None], source.weights,
-                      source.shown)  # fmt: skip
-    target = np.where(inside, 0.0, flow) if kind == "exits" else flow
-    struck = inside & ((source.shown == label) | (kind != "row"))
-    new = np.where(struck[:, None], (1 - share) * kernel + share * target / target.sum(), kernel)
-    return Source(new[None], source.starts, source.weights, source.shown)
-
-
-def plans(pilots: int, runs: int) -> Iterator[dict[str, Any]]:
-    """Power with the planned number of sequences, for changes of exactly the planned distance."""
-    for name, source in PLANNED.items():
-        original = source.projection()
-        busiest = int(np.argmax(np.where(np.diag(original.transition) < 1, original.state_occupancy(0.9), 0)))
-        for kind, share in SHARES.items():
-            other = changed_source(source, kind, share, busiest)
-            effect = somcot.distance(original, other.projection(), discount=DISCOUNT).distance
-            found, sizes = 0, []
-            for pilot in range(pilots):
-                rng = _rng("plan, third run", name, kind, pilot)
-                state = {"state": busiest} if kind == "row" else {}
-                plan = somcot.sample_size(
-                    source.record(PILOT, rng), effect=effect, kind=kind, discount=DISCOUNT, rng=pilot, **state
-                )
-                sizes.append(plan.n_sequences)
-                for seed in range(runs):
-                    x, y = source.record(sizes[-1], rng), other.record(sizes[-1], rng)
-                    found += somcot.same_process(x, y, discount=DISCOUNT, rng=seed).pvalue <= LEVEL
-            yield {"part": "plan", "name": name, "kind": kind, "effect": effect, "runs": pilots * runs, "found": found,
-                   "planned": 0.8, "n": sizes}  # fmt: skip
-
-
 # --- A planted transition
 
 
@@ -510,7 +460,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("out/logs"), help="folder of logs read before")
     parser.add_argument("--mirrors", type=Path, help="folder with clones of the repositories of logs")
     parser.add_argument("--out", type=Path, default=Path("out/decisions.jsonl"))
-    parser.add_argument("--only", nargs="+", help="some parts: level margin power plan planted")
+    parser.add_argument("--only", nargs="+", help="some parts: level margin power planted")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the runs, to try it out")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -523,7 +473,6 @@ def main() -> None:
         "margin": lambda: margins(number(200)),
         "planted": lambda: planted(number(100)),
         "power": lambda: power(number(200)),
-        "plan": lambda: plans(number(2), 60),
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("a") as sink:

@@ -200,6 +200,13 @@ DISTANCES = (
     DistanceFamily("Garnet 6 x 2, every row, policy with memory, 2,000", "memory", (6, 2, 3), "every", 2000),
     DistanceFamily("Garnet 6 x 2, same, hidden mode, 2,000", "aliased", (6, 2, 3), "same", 2000),
     DistanceFamily("Garnet 40 x 2, every row, 8,000", "garnet", (40, 2, 3), "every", 8000),
+    # Written down when it was asked why intervals of rewards 0 or 1 are too short, before the reason was known.
+    DistanceFamily("Garnet 9 x 2, rewards 0 or 1, one action paid more, 2,500", "coins", (9, 2, 4), "rewards", 2500),
+    DistanceFamily("Garnet 5 x 2, rewards 0 or 1, one action paid more, 1,000", "coins", (5, 2, 2), "rewards", 1000),
+    DistanceFamily("Garnet 7 x 3, every row, noisy rewards, 1,500", "garnet", (7, 3, 2), "every", 1500, 0.2),
+    DistanceFamily("Garnet 15 x 2, one state, 3,000", "garnet", (15, 2, 3), "one", 3000),
+    DistanceFamily("Garnet 5 x 2, same, noisy rewards, 800", "garnet", (5, 2, 4), "same", 800, 0.5),
+    DistanceFamily("Garnet 8 x 3 under a policy, every row, 1,200", "garnet", (8, 3, 4), "policy", 1200),
 )
 
 

@@ -1,6 +1,8 @@
 """Sphinx configuration."""
 
+import logging
 import re
+import warnings
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +57,14 @@ def runs(script: Path) -> bool:
     return all(find_spec(name) for name in asked)
 
 
+def one_line(message: Warning | str, category: type[Warning], *_place: object) -> str:
+    """A warning without the path of the script, which means nothing to a reader."""
+    return f"{category.__name__}: {message}\n"
+
+
+warnings.formatwarning = one_line  # type: ignore[assignment]
+logging.getLogger("somcot").setLevel(logging.ERROR)  # what is compiled for the first time, and where it is kept
+
 for page in (Path(__file__).parent / "gallery").rglob("*.rst"):  # of an earlier build, whose script has moved or gone
     if page.name != "index.rst" and not (EXAMPLES / page.parent.name / page.name).with_suffix(".py").exists():
         page.unlink()
@@ -85,8 +95,9 @@ for field in PyObject.doc_field_types:
 
 
 def says_nothing(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out fields of named tuples; they stand in the signature, and in the docstring where they need words."""
-    return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
+    """Leave out fields that the docstring of their class describes: of named tuples, and those computed on access."""
+    text = getattr(member, "__doc__", None) or ""
+    return True if text.startswith(("Alias for field number", "See the attribute")) else None
 
 
 def box_pictures(app: Sphinx, page: nodes.document, name: str) -> None:
@@ -120,16 +131,31 @@ def examples_as_gallery(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = source[0].replace("](../examples)", "](gallery/index.rst)")
 
 
+def as_text(page: Path) -> str:
+    """The Markdown of a page, with the file that it includes, and with links to what the site has."""
+    text = page.read_text(encoding="utf-8")
+    if included := re.fullmatch(r"```\{include\} (\S+)\s+```\s*", text):
+        text = (page.parent / included[1]).read_text(encoding="utf-8")
+    text = re.sub(r"\]\(\.\./examples/", "](gallery/", text).replace("](../examples)", "](gallery/index.html)")
+    return re.sub(r"(\]\(|\{image\} )images/", r"\1_images/", text)
+
+
 def markdown_pages(app: Sphinx, error: Exception | None) -> None:
-    """Put the Markdown of each page beside it, and a list of the pages, for programs that read text (llms.txt)."""
+    """Put the Markdown of each page beside it, the scripts of the gallery, and a list of both (llms.txt)."""
     if error is not None or app.builder.name != "html":
         return
     out, lines = Path(app.outdir), ["# somcot", "", "> How far apart are two Markov processes?", "", "## Pages", ""]
     for name in sorted(app.env.found_docs):
         page = Path(app.srcdir) / f"{name}.md"
         if page.exists():
-            (out / f"{name}.md").write_bytes(page.read_bytes())
+            (out / f"{name}.md").write_text(as_text(page), encoding="utf-8")
             lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)")
+    lines += ["", "## Examples", ""]
+    for script in sorted(EXAMPLES.glob("*/*.py")):
+        name = f"gallery/{script.parent.name}/{script.stem}"
+        if name in app.env.titles:
+            (out / f"{name}.py").write_bytes(script.read_bytes())
+            lines.append(f"- [{app.env.titles[name].astext()}]({name}.py)")
     (out / "llms.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 

@@ -40,11 +40,17 @@ class Command:
         )
         return self
 
-    def __call__(self, *arguments: str, cwd: Path, stdin: Path | None = None, closed: str = "") -> Finished:
-        """Run ``somcot ARGUMENTS``; `closed` names a stream, stdin or stdout, without anybody at its other end."""
+    def __call__(
+        self, *arguments: str, cwd: Path, stdin: Path | None = None, closed: str = "", code: str = ""
+    ) -> Finished:
+        """Run ``somcot ARGUMENTS``; `closed` names a stream, stdin or stdout, without anybody at its other end.
+
+        `code` is run in the process before the command, to break something.
+        """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        request = {"argv": arguments, "cwd": str(cwd), "stdin": str(stdin or os.devnull), "closed": closed}
+        process = {"cwd": str(cwd), "stdin": str(stdin or os.devnull), "closed": closed, "code": code}
+        request = {"argv": arguments, **process}
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         return Finished(**json.loads(self._server.stdout.readline()))
@@ -109,6 +115,7 @@ def run(request: dict[str, str], out: IO[bytes], err: IO[bytes]) -> None:
             os.close(reader)
             os.dup2(writer, 1)
         sys.argv = ["somcot", *request["argv"]]
+        exec(request["code"], {})
         main()
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else 98

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,18 @@ def test_the_embedding_follows_the_metric(learned: Any) -> None:
     apart = np.abs(points[:, None] - points[None]).sum(-1)
     found = abstraction.distance(steps["observations"][:200], steps["observations"][:200])
     assert np.corrcoef(apart.ravel(), found.ravel())[0, 1] > 0.9
+
+
+def test_a_fitted_one_can_be_pickled(learned: Any) -> None:
+    abstraction, steps, _ = learned
+    # Refined codes, whose features are predictions of a network, not the encoder's own.
+    assert abstraction.held_out != abstraction.history[0]
+    loaded = pickle.loads(pickle.dumps(abstraction))
+    seen = steps["observations"][:500]
+    np.testing.assert_array_equal(loaded.encode(seen), abstraction.encode(seen))
+    np.testing.assert_array_equal(loaded.embed(seen), abstraction.embed(seen))
+    np.testing.assert_array_equal(loaded.metric, abstraction.metric)
+    assert repr(loaded) == repr(abstraction)
 
 
 def test_codes_are_states_of_a_recorded_process(learned: Any) -> None:

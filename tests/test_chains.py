@@ -149,3 +149,10 @@ def test_a_cost_function_that_fails_says_how_it_is_called() -> None:
     assert "for b in y.states" in caught.value.__notes__[0]
     with pytest.raises(TypeError, match=r"cost: found a sparse csr_array"):
         distance(walk, walk, csr_array(np.eye(3)), discount=0.9)
+
+
+def test_a_chain_of_copies_needs_eight_bytes_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "320k")
+    assert somcot.block_chain(MarkovChain(np.eye(2)), 100).n_states == 200
+    with pytest.raises(somcot.MemoryLimitError):
+        somcot.block_chain(MarkovChain(np.eye(2)), 101)

@@ -231,10 +231,20 @@ def test_every_link_inside_leads_somewhere(site: Path, pages: dict[Path, Words])
 
 
 def test_pages_exist_as_markdown_too(site: Path) -> None:
-    listed = re.findall(r"^- \[.+\]\((.+\.md)\)$", (site / "llms.txt").read_text(), re.MULTILINE)
-    assert {"index.md", "pitfalls.md", "reference/notes.md"} <= set(listed)
-    for name in listed:
-        assert (site / name).read_bytes() == (ROOT / "docs" / name).read_bytes()
+    """With links that lead somewhere in the site, and the scripts of the gallery."""
+    listed = re.findall(r"^- \[.+\]\((.+)\)$", (site / "llms.txt").read_text(), re.MULTILINE)
+    assert {"index.md", "pitfalls.md", "reference/notes.md", "gallery/logs/event_log.py"} <= set(listed)
+    assert (site / "pitfalls.md").read_bytes() == (ROOT / "docs" / "pitfalls.md").read_bytes()
+    assert (site / "changes.md").read_text().startswith("# Changelog")
+    assert all((site / name).exists() for name in listed)
+    assert not [(name, link) for name in listed if name.endswith(".md") for link in broken_links(site / name)]
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links of a Markdown file, outside code, to files that are not there."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text))]
+    return [link for link in links if not re.match(r"$|[a-z]+:", link) and not (page.parent / link).exists()]
 
 
 # docs/_build, which `make docs` writes, has copies whose links are those of the site
@@ -243,11 +253,7 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/reference
 
 @pytest.mark.parametrize("page", sorted(str(p.relative_to(ROOT)) for p in PAGES))
 def test_links_work_in_the_repository(page: str) -> None:
-    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
-        address = link.partition("#")[0]
-        if address and not re.match(r"[a-z]+:", address):
-            assert ((ROOT / page).parent / address).exists(), link
+    assert not broken_links(ROOT / page)
 
 
 def test_everything_public_is_in_the_reference(site: Path) -> None:

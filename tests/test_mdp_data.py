@@ -12,6 +12,7 @@ import pytest
 import somcot
 from somcot import mdp
 from somcot.mdp import MDP, RecordedMDP, distance, transfer_bound
+from somcot.mdp.estimates import _Pair
 from tests.mdp_instances import random_mdp
 from tests.notes import noted
 from tests.test_recorded_mdp import recorded
@@ -243,6 +244,8 @@ def test_a_policy_fitted_to_the_steps_needs_other_steps() -> None:
         ({"unvisited": "best"}, ValueError, "unvisited: found 'best'"),
         ({"confidence": None}, ValueError, "confidence: found None"),
         ({"value_range": (1, 0)}, ValueError, "value_range: found"),
+        ({"value_range": 3}, ValueError, "value_range: found 3, expected two"),
+        ({"value_range": (0, 1, 2)}, ValueError, "value_range: found .0, 1, 2., expected two"),
         ({"holdout": 2}, ValueError, "holdout: found 2"),
         ({"holdout": 0.001}, ValueError, "holdout: 0.001 of"),
         ({"recorded": MDP([[[1.0]]], [[0.0]])}, TypeError, "recorded: found MDP, expected a RecordedMDP"),
@@ -402,3 +405,18 @@ def test_the_interval_of_a_proportion_is_that_of_wilson(good: int, n: int) -> No
     q, p = stats.t.ppf(0.975, n + 1) ** 2 * (n + 2) / (n + 1) / n, good / n
     low, high = np.sort(np.roots([1 + q, -2 * p - q, p**2]).real)
     assert bound.value_recorded == pytest.approx((0.9 * p, 0.9 * low, 0.9 * high), abs=1e-7)
+
+
+def test_rows_seen_on_one_side_are_not_pooled() -> None:
+    """They show neither that the processes are equal nor that they differ."""
+    rng = np.random.default_rng(6)
+    true = random_mdp(rng, 5, 2)
+    x, y = (recorded(true, 300, rng) for _ in range(2))
+    rows = y.now * y.n_actions + y.action
+    keep = rows >= 4  # the first four rows are seen in x only
+    alone = RecordedMDP.from_transitions(
+        y.now[keep], y.action[keep], y.reward[keep], y.following[keep], initial=x.initial, n_states=5, n_actions=2
+    )
+    shares = _Pair.of(x, alone, None, 0.9, 1).kept[0]
+    assert (shares[:4] == 1.0).all()
+    assert (shares[4:10] < 1.0).any()

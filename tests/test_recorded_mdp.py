@@ -72,6 +72,9 @@ def test_episodes_end_at_flags_and_where_steps_do_not_join() -> None:
     assert data.take([2, 0]).now.tolist() == [1, 0, 1]
     with noted("starts-guessed"):
         RecordedMDP.from_transitions([0] * 8, [0] * 8, [0.0] * 8, [1] * 8)
+    # What the note advises: any of the three.
+    RecordedMDP.from_transitions([0] * 8, [0] * 8, [0.0] * 8, [1] * 8, terminated=[1] * 8)
+    RecordedMDP.from_transitions([0] * 8, [0] * 8, [0.0] * 8, [1] * 8, truncated=[1] * 8)
     assert RecordedMDP.from_transitions([0] * 8, [0] * 8, [0.0] * 8, [1] * 8, initial=1).initial.tolist() == [0, 1]
 
 

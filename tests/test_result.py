@@ -97,10 +97,10 @@ def test_arrays_fit_where_their_type_is_an_alias(tmp_path: Path) -> None:
     row = make_dataclass("Row", [("values", GenericAlias(Alias, (np.float64,)))])
     path = tmp_path / "row.ck"
     storage.save(path, row(np.zeros(2)), "row")
-    assert storage.load(path, "row", (row,)).values.tolist() == [0.0, 0.0]
+    assert storage.load(path, "row", row, ()).values.tolist() == [0.0, 0.0]
     storage.save(path, row("text"), "row")
     with pytest.raises(ValueError, match=r"Row\.values is a str that does not fit"):
-        storage.load(path, "row", (row,))
+        storage.load(path, "row", row, ())
 
 
 def test_save_and_load(result: Result, tmp_path: Path) -> None:

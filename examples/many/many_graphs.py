@@ -65,7 +65,7 @@ print("correct:           ", [family[k] for k in test])
 # largest class                         0.665           0.808
 # ====================================  ======  ======  ======  ======
 #
-# The standard error of an accuracy is about 0.025 for MUTAG and 0.03 for BZR, so few differences mean much. All pairs of
-# MUTAG took 12 to 14 s of CPU with a discount, 117 s in the long run, 17 to 118 s by (fused) Gromov-Wasserstein, 3 s by
-# WWL. On 120 random graphs of PTC_MR no method is clearly better than the largest class (0.567): 0.546 and 0.517 with
-# labels, 0.546 and 0.579 with neighbourhoods, 0.575 and 0.592 with the subtree kernel, 0.583 and 0.517 with WWL.
+# The standard error of an accuracy is about 0.025 for MUTAG and 0.03 for BZR, so few differences mean much. All pairs
+# of MUTAG took 12 to 14 s of CPU with a discount, 117 s in the long run, 17 to 118 s by (fused) Gromov-Wasserstein, 3 s
+# by WWL. On 120 random graphs of PTC_MR no method is clearly better than the largest class (0.567): 0.546 and 0.517
+# with labels, 0.546 and 0.579 with neighbourhoods, 0.575 and 0.592 with the subtree kernel, 0.583 and 0.517 with WWL.

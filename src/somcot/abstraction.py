@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -249,13 +249,7 @@ class StateAbstraction:
         # Rewards in units of their range: like probabilities, they differ by at most 1. In units of their spread, a
         # rare reward is so large that most codes would divide the few states that have it.
         guesses = self._run(lambda seen: network(seen)[:, :: 1 + k], data.observations[train[:_CLUSTERED]])
-        unit = max(float(np.ptp(guesses)), 1e-9)
-
-        def features(seen: Tensor) -> Tensor:
-            out = network(seen).view(len(seen), m, 1 + k)
-            return torch.cat([out[:, :, :1] / unit, out[:, :, 1:].softmax(-1)], 2).flatten(1)
-
-        return features
+        return partial(_predictions, network, m, max(float(np.ptp(guesses)), 1e-9))
 
     # --- Codes, counts and the metric
 
@@ -396,6 +390,12 @@ class StateAbstraction:
             f"StateAbstraction({self._kept.coder.k} codes; log-likelihood of held-out steps: "
             f"next code {found.next_code:.3f} (marginal {found.marginal:.3f}), reward {found.reward:.3f})"
         )
+
+
+def _predictions(network: torch.nn.Module, n_actions: int, unit: float, seen: Tensor) -> Tensor:
+    """Features: predicted reward and law of the next code for every action; no closure, so that it can be pickled."""
+    out = network(seen).view(len(seen), n_actions, -1)
+    return torch.cat([out[:, :, :1] / unit, out[:, :, 1:].softmax(-1)], 2).flatten(1)
 
 
 class _Coder(NamedTuple):

@@ -18,6 +18,7 @@ from somcot.contributions import RECORDS, BeforeEnd, ContributionInputs, Contrib
 from somcot.couplings import Coupling, Duals, Maps, Match, MatchInterval, Residuals
 from somcot.derivatives import Gradient, Margin, RowGradient, TimeGradient
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.notes import codes
 from somcot.plumbing.records import view
 from somcot.plumbing.text import seconds
 
@@ -433,9 +434,7 @@ class Result:
         0.333...
         """
         ended = None if self.continuous is not None or self.makeup is None else self.makeup.ended(self.clock.name)
-        return (
-            None if ended is None else 1.0 - float(self.state_law[ended].sum()) / (float(self.state_law.sum()) or 1.0)
-        )
+        return None if ended is None else 1.0 - float((law := self.state_law)[ended].sum()) / (float(law.sum()) or 1.0)
 
     @property
     def before_end(self) -> BeforeEnd | None:
@@ -449,7 +448,8 @@ class Result:
     def __str__(self) -> str:
         parts = [f"{self.distance:.6g}", self._claimed()]
         if self.counted is not None:
-            parts.insert(1, f"its transitions give {self.counted:.6g}")
+            off = "not converged: " if "not-converged" in codes(self.notes) else ""  # the interval is of the counted
+            parts.insert(1, f"{off}its transitions give {self.counted:.6g}")
         if self.n_samples:
             parts.append(f"from {self.samples[0]:,} + {self.samples[1]:,} transitions")
         if self.continuous is not None:
@@ -520,13 +520,11 @@ class Result:
         """Read a result written by `save`; refuse anything else."""
         from somcot.plumbing.records import load  # as in `save`
 
-        records = (
+        parts = (
             *RECORDS, Bounds, Cells, Clock, ConfidenceInterval, Continuous, Coupling, Duals, Gradient, MapFit, Maps,
-            Margin, Residuals, Resolution, Result, RowGradient, ShiftCheck, Status, TimeGradient, Twin,
+            Margin, Residuals, Resolution, RowGradient, ShiftCheck, Status, TimeGradient, Twin,
         )  # fmt: skip
-        result = load(path, "result", records)
-        if not isinstance(result, cls):
-            raise ValueError(f"{os.fspath(path)}: not a somcot result file (it holds a {type(result).__name__})")
+        result = load(path, "result", cls, parts)
         wrong = result._misshapen()
         if wrong:
             raise ValueError(f"{os.fspath(path)}: not a somcot result file ({wrong} does not fit the states)")
@@ -547,4 +545,4 @@ class Result:
 
 
 for _name in DETAILS:  # properties, so that expensive fields are computed on first access
-    setattr(Result, _name, property(attrgetter(f"details.{_name}")))
+    setattr(Result, _name, property(attrgetter(f"details.{_name}"), doc=f"See the attribute `{_name}` of `Result`."))

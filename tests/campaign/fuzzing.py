@@ -121,8 +121,9 @@ def work(names: str, begin: int, count: int, folder: Path) -> None:
     from tests.campaign import targets
     from tests.campaign.mutator import mutated
 
-    chosen = [(name, targets.TARGETS[name]) for name in names.split(",")]
-    seeds = {name: [path.read_bytes() for path in targets.corpus(target)] for name, target in chosen}
+    shares = {name: targets.TARGETS[name] for name in names.split(",")}
+    seeds = {name: [path.read_bytes() for path in targets.corpus(target)] for name, target in shares.items()}
+    chosen = [(name, target) for name, target in shares.items() for _ in range(target.share)]
     finds: dict[str, str] = {}
     counters, slowest = _counters(folder), 0.0
     _confine()

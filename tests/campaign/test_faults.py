@@ -31,6 +31,7 @@ from tests.campaign.faults import (
     write_tables,
 )
 from tests.campaign.table import Row
+from tests.command_server import Command
 
 FULL, CHUNKS = 400, 20
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into processes as Linux shows them")
@@ -121,7 +122,7 @@ WATCH = ["watch", "b.csv", "--reference", "a.csv", *PAIR[2:], "--json"]
 
 
 @pytest.mark.parametrize("lost", ["r.html", "m.prom", "w.ck"])
-def test_a_full_disk_during_watch_costs_one_file(lost: str, tmp_path: Path) -> None:
+def test_a_full_disk_during_watch_costs_one_file(lost: str, command: Command, tmp_path: Path) -> None:
     """Whichever file fails, the others are written, the checkpoint too, and the answer is printed before."""
     write_tables(tmp_path)
     code = f"""
@@ -133,12 +134,11 @@ def full(a, b):
     replace(a, b)
 os.replace = full
 """
-    done, out, errors = finished(
-        [*WATCH, "--html", "r.html", "--prometheus", "m.prom", "--state-file", "w.ck"], tmp_path, code
-    )
-    assert done == 2
-    assert f"error: {lost}: could not be written (No space left on device)" in errors
-    assert json.loads(out)["type"] == "end"
+    files = ["--html", "r.html", "--prometheus", "m.prom", "--state-file", "w.ck"]
+    done = command(*WATCH, *files, cwd=tmp_path, code=code)
+    assert done.returncode == 2
+    assert f"error: {lost}: could not be written (No space left on device)" in done.stderr
+    assert json.loads(done.stdout)["type"] == "end"
     written = {path.name for path in tmp_path.iterdir() if path.suffix != ".csv"}
     assert written == {"r.html", "m.prom", "w.ck"} - {lost}
 

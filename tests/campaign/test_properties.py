@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import somcot
 from somcot import MarkovChain, Problem, Samples, certificates, costs, couplings, streams
 from tests.campaign.draws import DISCOUNTS, Draw, chain, cost, exact, problem, slack
+from tests.campaign.filed import FILED
 from tests.campaign.further import FURTHER
 from tests.campaign.streamed import STREAMED
 from tests.campaign.table import Row
@@ -266,6 +267,7 @@ PROPERTIES = (
     runs_somcot_reproducibly,
     *FURTHER,
     *STREAMED,
+    *FILED,
 )
 
 

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,6 @@ pa = pytest.importorskip("pyarrow")
 MAY, JUNE = (str(clickstream.path(month)) for month in ("may", "june"))
 COLUMNS = ["--sequence", "session", "--time", "time", "--state", "page", "--terminated", "all"]
 RNG = np.random.default_rng(7)
-
-
-@pytest.fixture(scope="module")
-def command() -> Iterator[Command]:
-    with Command() as started:
-        yield started
 
 
 def fresh(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:

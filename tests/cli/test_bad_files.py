@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +26,6 @@ pytest.importorskip("networkx")
 
 GOOD = "user,ts,page,reward\n1,0,home,0\n1,1,cart,1\n1,2,home,0\n2,0,cart,1\n2,1,home,0\n"
 BASE = ["distance", "bad.csv", "good.csv", "--sequence", "user", "--time", "ts", "--state", "page", "--discount", "0.9"]
-
-
-@pytest.fixture(scope="module")
-def command() -> Iterator[Command]:
-    with Command() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

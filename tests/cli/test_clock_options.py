@@ -1,7 +1,6 @@
 """Every clock from the command line: answers for people and programs, reports, figures, refusals."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wrong[0, 0] = -2.0
     np.save(here / "wrong.npy", wrong)
     return here
-
-
-@pytest.fixture(scope="module")
-def command() -> Iterator[Command]:
-    with Command() as run:
-        yield run
 
 
 def ask(command: Command, folder: Path, *words: str) -> dict[str, Any]:

@@ -111,8 +111,9 @@ def test_the_exit_code_is_the_verdict(
         "1", str(int(verdict == "changed")), "0", str(int(verdict == "inconclusive"))
     ]  # fmt: skip
     text = summary.read_text(encoding="utf-8")
-    assert text.splitlines()[0].endswith(verdict.capitalize())
-    assert found["meaning"] in text
+    heading, _, sentence = text.splitlines()[:3]
+    assert heading.endswith(verdict.capitalize())
+    assert sentence.lower() == found["meaning"].partition(": ")[2].lower()  # without the verdict a second time
     shown = run("test", logs["may"], logs[other], *COLUMNS, "--margin", margin, code=code)
     assert verdict in shown.lower()
 
@@ -217,11 +218,28 @@ def test_pairs_by_a_column(tmp_path: Path) -> None:
     pair = tmp_path / "before.csv", tmp_path / "after.csv"
     found = as_json("test", *pair, *COLUMNS, "--margin", 0.3, "--paired-by", "task")
     assert found["paired_by"] == "task"
+    assert found["compared_within"].startswith("40 tasks, each with 1 run in before.csv and 1 in after.csv")
     lacking = pd.read_csv(pair[1])
     lacking[lacking.task != 7].to_csv(pair[1], index=False)
     assert "has no sequence in 1 of 40 tasks: 7" in refused(
         "test", *pair, *COLUMNS, "--margin", 0.3, "--paired-by", "task"
     )
+
+
+def test_several_runs_of_a_task(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for name, runs in (("before", 3), ("after", 2)):
+        rows = [
+            (f"{task}-{run}", str(rng.choice(["a", "b"])), task)
+            for task in range(15) for run in range(runs + (task == 4)) for _ in range(8)
+        ]  # fmt: skip
+        pd.DataFrame(rows, columns=["session", "page", "task"]).to_csv(tmp_path / f"{name}.csv", index=False)
+    pair = tmp_path / "before.csv", tmp_path / "after.csv"
+    found = as_json("test", *pair, *COLUMNS, "--paired-by", "task")
+    words = (
+        "15 tasks, each with 3 to 4 runs in before.csv and 2 to 3 in after.csv; runs are exchanged within their task"
+    )
+    assert found["compared_within"] == words
 
 
 @pytest.mark.parametrize("command", ["test", "distance"])

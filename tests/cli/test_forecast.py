@@ -55,22 +55,21 @@ def test_the_discount_looks_as_far_as_a_sequence_is_long(length: int, wanted: fl
         assert suggested_discount([data, NamedProcess("b", somcot.random_walk(3))]) == wanted
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
+def test_on_the_command_line(command: Command, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for name in "ab":
         rows = [f"{k},{s}" for k in range(60) for s in rng.integers(0, 3, 5)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["sequence,state", *rows]) + "\n")
         steps = rng.integers(0, 3000, (2, 90_000))
         (tmp_path / f"{name}.edges").write_text("\n".join(f"{i} {j}" for i, j in steps.T if i != j))
-    with Command() as command:
-        for what in ("distance", "test", "metric"):
-            done = command(what, "a.csv", "b.csv", "--json", cwd=tmp_path)
-            assert done.returncode == 0
-            assert '"discount": 0.75' in done.stdout
-            assert "discount-chosen" in json.loads(done.stdout)["warning_codes"]
-        for what in ("distance", "metric"):
-            done = command(what, "a.edges", "b.edges", cwd=tmp_path)
-            assert (done.returncode, "--discount: missing" in done.stderr) == (2, True)
-            done = command(what, "a.edges", "b.edges", "--discount", "0.9", cwd=tmp_path)
-            assert (done.returncode, "pass --yes to start" in done.stderr) == (5, True), done.stderr
+    for what in ("distance", "test", "metric"):
+        done = command(what, "a.csv", "b.csv", "--json", cwd=tmp_path)
+        assert done.returncode == 0
+        assert '"discount": 0.75' in done.stdout
+        assert "discount-chosen" in json.loads(done.stdout)["warning_codes"]
+    for what in ("distance", "metric"):
+        done = command(what, "a.edges", "b.edges", cwd=tmp_path)
+        assert (done.returncode, "--discount: missing" in done.stderr) == (2, True)
+        done = command(what, "a.edges", "b.edges", "--discount", "0.9", cwd=tmp_path)
+        assert (done.returncode, "pass --yes to start" in done.stderr) == (5, True), done.stderr
     assert sizes.duration(1e5) == "28 h"

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,12 +23,6 @@ LABELS = [
 COLUMN = "<q>page\x1b[2J</q>"
 NAMES = ["<kbd>a\x1b[1m[b]$x_.csv", "=b|c@d\u202e&.csv"]
 SIGNS = ("=", "+", "-", "@", "\t", "\r")
-
-
-@pytest.fixture(scope="module")
-def command() -> Iterator[Command]:
-    with Command() as started:
-        yield started
 
 
 @pytest.fixture

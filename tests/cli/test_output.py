@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,20 +23,11 @@ DISTANCE = ["distance", "x.edges", "y.edges", "--discount", "0.5"]
 LOGS = [*TABLES, "--discount", "0.5"]
 METRIC = ["metric", "x.edges", "y.edges", "--discount", "0.5"]
 FULL_DISK = """
-import os, sys
+import os
 def full(_handle):
     raise OSError(28, "No space left on device")
 os.fsync = full
-from somcot.__main__ import main
-sys.argv = ["somcot", *sys.argv[1:]]
-main()
 """
-
-
-@pytest.fixture(scope="module")
-def command() -> Iterator[Command]:
-    with Command() as started:
-        yield started
 
 
 @pytest.fixture
@@ -190,13 +178,10 @@ def test_folders_are_made_when_there_is_something_to_write(command: Command, fol
     ids=["report", "figure", "matrix"],
 )
 def test_a_full_disk_takes_neither_the_answer_nor_the_old_file(
-    arguments: list[str], name: str, more: list[str], folder: Path
+    arguments: list[str], name: str, more: list[str], command: Command, folder: Path
 ) -> None:
     (folder / name).write_text("old")
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, *arguments, name, "--force", *more],
-        capture_output=True, text=True, cwd=folder, check=False,
-    )  # fmt: skip
+    done = command(*arguments, name, "--force", *more, cwd=folder, code=FULL_DISK)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         f"error: {name}: could not be written (No space left on device); what was there before is kept"

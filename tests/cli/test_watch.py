@@ -161,6 +161,65 @@ def test_alarms_leave_after_the_checkpoint_and_again_until_it_says_so(folder: Pa
     assert [line["type"] for line in lines(out)] == ["end"]
 
 
+def test_a_change_is_accepted_once_and_the_next_one_is_found(folder: Path, tmp_path: Path) -> None:
+    """With `--accept` as with `Monitor.accept`: the same alarms at the same events."""
+    log, state = tmp_path / "log.csv", tmp_path / "w.ck"
+    rows = ["session,page\n", *sessions("may", 3000, 1), *sessions("june", 5000, 2)]
+    later = [f"x{line}" for line in sessions("june", 2000, 3)] + [f"y{line}" for line in sessions("may", 5000, 4)]
+    log.write_text("".join(rows))
+    code, _, error = watch(folder, log, "--state-file", state, "--accept")
+    assert code == 2
+    assert "--accept: needs the --state-file" in error
+    assert watch(folder, log, "--state-file", state)[0] == 0
+    monitor = Monitor.load(state)
+    monitor.accept()
+    split = [line.strip().split(",") for line in later]
+    again = monitor.update([page for _, page in split], [name for name, _ in split])
+    log.write_text("".join([*rows, *later]))
+    code, out, error = watch(folder, log, "--state-file", state, "--accept", "--json")
+    assert code == 0
+    assert "are the reference now" in error
+    (alarm,) = [line for line in lines(out) if line["type"] == "alarm"]
+    assert [alarm["event"]] == [found.event for found in again]
+    assert alarm["event"] > 10_000  # the 2,000 later events of June are the reference's
+    assert len(Monitor.load(state).alarms) == 2
+    monitor = Monitor.load(state)
+    monitor.accept()
+    monitor.save(state)
+    code, _, error = watch(folder, log, "--state-file", state, "--accept")
+    assert code == 2
+    assert "has no alarm" in error
+
+
+def test_the_command_and_a_monitor_with_the_same_settings_agree(tmp_path: Path) -> None:
+    """The command keeps the times of its reference, and so must Python: without them, the alarm is another one."""
+    may, log = clickstream.path("may"), tmp_path / "log.csv"
+    rows = sorted(clickstream.path("june").read_text().splitlines()[1:6000], key=lambda row: row.split(",")[1])
+    log.write_text("\n".join(["session,time,page", *rows]) + "\n")
+    names, times, pages = zip(*(row.split(",") for row in rows), strict=True)
+    words = [
+        "--reference",
+        str(may),
+        "--sequence",
+        "session",
+        "--time",
+        "time",
+        "--state",
+        "page",
+        "--terminated",
+        "all",
+    ]
+    out = CliRunner().invoke(app, ["watch", str(log), *words, "--discount", "0.9", "--json"]).stdout
+    found = {}
+    for keep in (False, True):
+        reference = from_table(may, sequence="session", time="time", state="page", terminated=True, keep_times=keep)
+        monitor = Monitor(reference, discount=0.9)
+        (found[keep],) = monitor.update(pages, names, times=np.array(times, dtype="datetime64[s]"))
+    assert found[True].event == lines(out)[0]["event"]
+    assert found[True].id == lines(out)[0]["id"]
+    assert found[False].event != found[True].event
+
+
 def test_nothing_and_next_to_nothing(folder: Path) -> None:
     assert "the stream is empty, without a header, no alarm" in watch(folder, "-")[1]
     assert "no events, no alarm" in watch(folder, "-", data=b"session,page\n")[1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from somcot import MarkovChain, Problem
-from somcot.core.pairs import all_pairs, choose, cut, reachable_pairs
+from somcot.core.pairs import all_pairs, choose, cut, reachable_pairs, thread_count
 from tests.instances import dense_kernel, random_problem
 
 
@@ -54,3 +56,13 @@ def test_slices_cover_everything_once(limit: int) -> None:
     slices = cut(work, limit)
     assert [k for lo, hi in slices for k in range(lo, hi)] == list(range(57))
     assert all(work[lo:hi].sum() < limit + 9 for lo, hi in slices)
+
+
+def test_threads_are_the_cores_that_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert thread_count(3) == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5}, raising=False)
+    assert thread_count(None) == 2
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS and Windows
+    for cores, wanted in ((7, 7), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        assert thread_count(None) == wanted

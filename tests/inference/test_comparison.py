@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import somcot
 from somcot import Counts, MarkovChain, Samples, costs
-from somcot.inference.comparison import AgainstKnown, Exchangeable, Separate, compare, places_of
+from somcot.inference.comparison import AgainstKnown, Exchangeable, Separate, _folds, compare, places_of
 from somcot.inference.intervals import KINK, gather
 from somcot.inference.model import fit
 from somcot.problem import Problem
@@ -414,3 +415,16 @@ def test_the_solution_of_the_plug_in_serves_half_samples(order: str, monkeypatch
     assert fast.distance == pytest.approx(slow.distance, rel=1e-5)
     for end, same in zip(fast.confidence_interval, slow.confidence_interval, strict=True):
         assert end == pytest.approx(same, rel=1e-4)
+
+
+def test_folds_have_the_variance_of_single_sequences() -> None:
+    """Summed over folds, the squares of a fold's surplus are n times the variance of any value of the sequences."""
+    engine = SimpleNamespace(strata=None, observed=np.repeat([0, 1], [37, 250]))
+    values = np.random.default_rng(0).gamma(0.5, size=287)
+    squares = np.zeros(2)
+    for seed in range(200):
+        folds, sides = _folds(engine, np.random.default_rng(seed))  # type: ignore[arg-type]
+        np.testing.assert_allclose(folds.sum(axis=1), 0.0, atol=1e-9)  # of a constant there is no surplus
+        squares += np.bincount(sides, (folds @ values) ** 2) / 200
+    wanted = [37 * values[:37].var(ddof=1), 250 * values[37:].var(ddof=1)]
+    np.testing.assert_allclose(squares, wanted, rtol=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from somcot.inference import decisions
 from somcot.inference.decisions import KINDS
 from somcot.inference.estimate import EstimateDetails
 from somcot.inference.intervals import Evidence, equivalence_pvalue, interval_of
+from somcot.recorded.transforms import times_reached
 
 pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 
@@ -239,7 +241,7 @@ def test_bad_margins() -> None:
 
 
 def test_the_number_needed_probably_decides() -> None:
-    """With the suggested number, most comparisons that were inconclusive are decided (22 of 32)."""
+    """With the suggested number, most comparisons that were inconclusive are decided (152 of 195 on other seeds)."""
     decided = total = 0
     for seed in range(12):
         x, y = visits(SHOP, 40, 1000 + seed), visits(SHOP, 40, 2000 + seed)
@@ -273,7 +275,7 @@ def test_a_plan_is_reproducible_and_consistent(pilot: Samples, plan: SampleSize)
     assert (np.diff(plan.power_at([10, 100, 1000])) >= 0).all()
     assert all(0 <= point.power <= 1 for point in plan.points)
     assert len({point.n for point in plan.points}) == len(plan.points)
-    assert sum(point.n_simulations for point in plan.points) == 8 * 60
+    assert 480 <= sum(point.n_simulations for point in plan.points) < 540
     assert str(plan.n_sequences) in str(plan)
     assert f"{plan.n_sequences} sequences per side" in plan._repr_html_()
 
@@ -306,6 +308,63 @@ def test_changed_sequences_have_the_rows_of_the_plan(kind: str) -> None:
     assert pool.offsets is not None
     begins = np.bincount(pool.now[pool.offsets[:-1]], minlength=4)
     assert np.abs(begins - pool.n_episodes * planned.initial).max() <= 1.0
+
+
+def test_steps_are_reached_as_often_as_the_equations_say() -> None:
+    """An independent computation: the expected visits of a Markov chain on the steps of the recording."""
+    rng, offsets = np.random.default_rng(4), np.array([0, 4, 5, 11])
+    begin, struck, anew = np.zeros(11), rng.random(11), rng.random(11)
+    begin[offsets[:-1]], anew = 1.0, 0.9 * anew / anew.sum()
+    P = struck[:, None] * anew
+    for first, end in pairwise(offsets):
+        for step in range(first, end - 1):
+            P[step, step + 1] += 1 - struck[step]
+    assert times_reached(offsets, begin, struck, anew) == pytest.approx(np.linalg.solve(np.eye(11) - P.T, begin))
+
+
+def two_kinds(n: int, seed: int) -> Samples:
+    """Sequences of two kinds that differ in how long they stay."""
+    rng, sequences = np.random.default_rng(seed), []
+    stay = {0: {"a": 0.2, "b": 0.9, "c": 0.5}, 1: {"a": 0.8, "b": 0.1, "c": 0.5}}
+    for _ in range(n):
+        kind, path = int(rng.random() < 0.5), ["a"]
+        while path[-1] != "end":
+            onward = "end" if rng.random() < 0.1 else {"a": "b", "b": "c", "c": "a"}[path[-1]]
+            path.append(path[-1] if onward != "end" and rng.random() < stay[kind][path[-1]] else onward)
+        sequences.append(path)
+    return Samples.from_trajectories(sequences, terminated=True)
+
+
+def test_the_rows_that_memory_changes() -> None:
+    """After a change in "a", sequences of the other kind come to "b"."""
+    pilot = two_kinds(3000, 1)
+    chain = pilot.chain(check=False)
+    change = decisions._Change.of(pilot, chain, "row", "a")
+    b, c = pilot.states.index("b"), pilot.states.index("c")
+    before, after = (np.asarray(side.transition)[b, c] for side in (chain, change.chain(chain, 0.6)))
+    weights = change._reached(0.6)
+    inside = pilot.now == b
+    exact = weights[inside & (pilot.following == c)].sum() / weights[inside].sum()
+    assert after == pytest.approx(exact, abs=0.01)
+    assert abs(after - before) > 0.02
+
+
+def test_without_memory_other_rows_stay() -> None:
+    pilot = visits(SHOP, 400, 12)
+    chain = pilot.chain(check=False)
+    change = decisions._Change.of(pilot, chain, "row", "list")
+    others = [pilot.states.index(state) for state in ("home", "cart")]
+    before, after = (np.asarray(side.transition)[others] for side in (chain, change.chain(chain, 0.7)))
+    assert np.abs(after - before).max() < 0.01
+
+
+def test_the_table_rises_and_has_an_error(plan: SampleSize) -> None:
+    powers = [float(row[2]) for row in plan.table().rows]
+    assert powers == sorted(powers)
+    total = sum(point.n_simulations for point in plan.points)
+    assert f"Monte-Carlo error {plan.error:.2g}, {total} simulated tests" in str(plan)
+    # About that of a binomial share near 0.8, if all tests were at the planned number.
+    assert 0.5 < plan.error / np.sqrt(0.16 / total) < 2.5
 
 
 def test_smaller_effects_need_more_sequences(pilot: Samples, plan: SampleSize) -> None:
@@ -356,6 +415,8 @@ def test_a_plan_is_plotted(plan: SampleSize) -> None:
         ({"kind": "row and column"}, "kind: found 'row and column'"),
         ({"kind": "row", "state": "nowhere"}, "state: 'nowhere' is not a state"),
         ({"state": "home"}, "state: only for kind 'row'"),
+        ({"cost": 10**400}, "cost: "),
+        ({"cost": np.full((5, 5), np.nan)}, "cost: "),
     ],
 )
 def test_bad_plans(pilot: Samples, options: dict[str, Any], words: str) -> None:

@@ -221,6 +221,26 @@ def test_counts_before_and_after_are_right() -> None:
     assert held == sum("offer" in p for p in changed[alarm.since_sequence - 1 : alarm.sequence])
 
 
+def test_a_new_step_is_named() -> None:
+    def rounds(n: int, seed: int, odd: float) -> list[list[int]]:
+        """Six states in a circle, one or two further at a time; from 2 now and then to 0."""
+        rng, found = RNG(seed), []
+        for _ in range(n):
+            path = [int(rng.integers(0, 3))]
+            while len(path) < 9:
+                back = path[-1] == 2 and rng.random() < odd
+                path.append(0 if back else (path[-1] + 1 + int(rng.random() < 0.3)) % 6)
+            found.append(path)
+        return found
+
+    monitor = Monitor(samples(rounds(600, 0, 0.0)), discount=0.9, one_false_alarm_per=1e4)
+    (alarm,) = monitor.update(*fed(rounds(900, 1, 0.3)))
+    assert alarm.what.startswith("new step 2 -> 0: ")
+    now, old = (int(text.rpartition(" ")[2]) for text in alarm.what.split("%")[:2])
+    assert 15 <= now <= 60
+    assert old == 0
+
+
 def timed(n: int, seed: int, pace: float = 1.0, rate: float = 3.0) -> tuple[list[Any], list[int], Any]:
     """Interleaved sessions with times and without any event for their ends."""
     rng = RNG(seed)
@@ -445,3 +465,36 @@ def test_too_many_open_sequences_and_those_under_way() -> None:
         monitor.update(states, names, times=times)
         counts.append(monitor.n_sequences)
     assert 0 < counts[0] - counts[1] < 60
+
+
+def many(times: str = "", ended: bool = False) -> Recorded:
+    """Fifty sequences of six states; times advance from sequence to sequence."""
+    codes, offsets = np.tile(np.arange(6, dtype=np.int32), 50), 6 * np.arange(51)
+    clock = np.add.outer(10.0 * np.arange(50), 2.0 * np.arange(6)).ravel() if times else None
+    return Recorded(codes, offsets, np.full(50, ended), clock, times)
+
+
+# What is scored, and whether the guarantee is proved, for a recording, a terminal state, names, times, starts, timeout.
+PLANS = {
+    "one endless": (many(), False, False, "rows", None, np.inf, "endless", False),
+    "may have begun before": (many(), False, True, "rows", False, np.inf, "steps", False),
+    "begun before, with times": (many("dates"), False, True, "dates", False, np.inf, "sequences", True),
+    "times": (many("dates"), False, True, "dates", None, np.inf, "sequences", True),
+    "rows for times": (many("rows"), False, True, "rows", None, np.inf, "sequences", False),
+    "other times": (many("dates"), False, True, "numbers", None, np.inf, "sequences", False),
+    "ends": (many("", True), True, True, "rows", None, np.inf, "sequences", True),
+    "timeout": (many(), False, True, "numbers", None, 5.0, "sequences", True),
+    "no ends": (many(), False, True, "rows", None, np.inf, "sequences", False),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_only_proved_guarantees_are_called_exact(name: str) -> None:
+    recorded, ends, named, clock, starts, timeout, kind, exact = PLANS[name]
+    terminal = np.array([False] * 5 + [ends])
+    plan = recorded.plan(terminal, named, clock, timeout, -1, 1000, starts)
+    assert (plan.kind, plan.exact) == (kind, exact)
+    assert (plan.cut is None) == (kind != "sequences")
+    if plan.cut is not None:
+        assert (plan.cut.skip > 0.0) == (starts is False)
+        assert plan.mean_length == 6.0

@@ -118,6 +118,7 @@ def test_first_states_are_a_row() -> None:
     monitor = Monitor(chain, discount=0.9, one_false_alarm_per=1e5)
     (alarm,) = monitor.update(states, names)
     assert alarm.transitions[0].source == "(start)"
+    assert (alarm.sequence, alarm.since_sequence) == (0, 0)  # steps are scored, not sequences
     assert not Monitor(chain, discount=0.9, one_false_alarm_per=1e5, starts=False).update(states, names)
     assert Monitor(chain, discount=0.9).update([1], ["a"]) == []
 

@@ -73,6 +73,29 @@ def test_quick_takes_the_quick_settings_and_seeds_decide(tmp_path: Path, monkeyp
     assert not (tmp_path / "index.html").exists()
 
 
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("name", ["steps.json", "steps.png", "steps.svg", "index.html"])
+def test_only_files_of_somcot_are_replaced(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file only with --force, its own without; a link is not followed even with --force."""
+    bare = dataclasses.replace(command.EXPERIMENTS["steps"], plot=lambda record: Figure())
+    monkeypatch.setitem(command.EXPERIMENTS, "steps", bare)
+    arguments = ["reproduce", "all", "--quick", "--out", str(tmp_path)]
+    (tmp_path / name).write_text("my thesis, which mentions somcot")
+    refused = CliRunner().invoke(app(), arguments)
+    assert f"--out: {tmp_path / name} exists and has no mark" in str(refused.exception)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["my thesis, which mentions somcot"]
+    for more in (["--force"], []):
+        assert CliRunner().invoke(app(), [*arguments, *more]).exit_code == 0
+    assert b"thesis" not in (tmp_path / name).read_bytes()
+    (tmp_path / name).rename(tmp_path / "kept")
+    (tmp_path / name).symlink_to("kept")
+    before = (tmp_path / "kept").read_bytes()
+    for more in (["--force"], []):
+        linked = CliRunner().invoke(app(), [*arguments, *more])
+        assert f"--out: {tmp_path / name} is a symbolic link" in str(linked.exception)
+    assert (tmp_path / "kept").read_bytes() == before
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["steps", "--seed", "-1"], []])
 def test_bad_input_ends_with_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app(), ["reproduce", *arguments]).exit_code == 2

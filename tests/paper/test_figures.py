@@ -61,6 +61,7 @@ def test_selection(tmp_path: Path) -> None:
     assert (few[:, -1] < 0.45).all()
 
 
+@pytest.mark.slow
 def test_similarity(tmp_path: Path) -> None:
     record = quick("similarity", tmp_path)
     accept(record)
@@ -81,6 +82,7 @@ def test_steps(tmp_path: Path) -> None:
     assert (np.diff(errors, axis=1) > 0).all()
 
 
+@pytest.mark.slow
 def test_pendulum(tmp_path: Path) -> None:
     record = quick("pendulum", tmp_path)
     accept(record)

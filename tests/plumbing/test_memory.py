@@ -63,10 +63,11 @@ def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, cgroup: str, files: d
                                        "cgroup/memory/memory.usage_in_bytes": "500000000\n"}, 1.5e9),
         ("4:memory:/a\n", {"cgroup/memory/a/memory.limit_in_bytes": "9223372036854771712\n",
                            "cgroup/memory/a/memory.usage_in_bytes": "500000000\n"}, 64e9),
+        ("0::/a:b:c\n", {"cgroup/a:b:c/memory.max": "3000000000\n", "cgroup/a:b:c/memory.current": "0\n"}, 3e9),
         ("nonsense", {}, 64e9),
     ],
     ids=["unlimited", "version 2", "cached files do not count", "a limit further out", "version 1",
-         "version 1 unlimited", "unknown"],
+         "version 1 unlimited", "colons in a name", "unknown"],
 )  # fmt: skip
 def test_limits_of_containers_count(
     cgroup: str, files: dict[str, str], left: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,9 @@ def test_a_mapping_and_the_nested_one_of_torchrl() -> None:
     later = {"observation": t[:, None], "reward": r[:, None], "terminated": ended[:, None], "truncated": cut[:, None]}
     nested = {"observation": s[:, None], "action": np.eye(2, dtype=np.int64)[a], "next": later}
     same(from_replay_buffer(nested), expected(ONE))
+    # Its environments also store the flags of the observation before the step, of which none is ever set.
+    before = dict.fromkeys(("done", "terminated", "truncated"), np.zeros((len(s), 1), bool))
+    same(from_replay_buffer(nested | before), expected(ONE))
     both = [np.stack([one, two]) for one, two in zip(columns(ONE), columns(TWO), strict=True)]
     later = dict(
         zip(
@@ -169,10 +172,11 @@ def test_something_else() -> None:
     for buffer in (3, SimpleNamespace()):
         with pytest.raises(TypeError, match="buffer: found"):
             from_replay_buffer(buffer)
+    steps = {"obs": [0, 1], "action": [0, 1], "reward": [0, 1], "next_obs": [1, 0]}
     with pytest.raises(ValueError, match="encode: returned shape"):
-        from_replay_buffer(
-            {"obs": [0, 1], "action": [0, 1], "reward": [0, 1], "next_obs": [1, 0]}, encode=lambda seen: [1]
-        )
+        from_replay_buffer(steps, encode=lambda seen: [1])
+    with pytest.raises(TypeError, match="encode: found int"):
+        from_replay_buffer(steps, encode=3)  # type: ignore[arg-type]
 
 
 def test_the_buffer_of_an_agent_of_stable_baselines() -> None:

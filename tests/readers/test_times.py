@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from somcot.readers import from_table, split_table
-from somcot.readers.tables.numbers_and_times import NumberColumn, to_iso
+from somcot.readers.tables.numbers_and_times import NumberColumn, epoch_unit, to_iso
 from tests.notes import code_of, noted
 
 NOTATIONS = {
@@ -114,3 +114,11 @@ def test_a_group_that_changes_splits_the_sequence_and_ends_nothing() -> None:
     x = found["x"]
     pairs = {(x.states[i], x.states[j]) for i, j in np.argwhere(np.asarray(x.counts()) > 0)}
     assert pairs == {("a", "b"), ("b", "a"), ("a", "closed")}  # neither b -> b nor b -> closed
+
+
+def test_units_of_numbers_since_1970() -> None:
+    """From 1973 on, when none of the units can be taken for another."""
+    for unit, scale in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
+        assert epoch_unit(np.array([10**8 * scale, 10**10 * scale - scale])) == unit
+        assert epoch_unit(np.array([10**8 * scale - scale, 10**8 * scale])) is None
+        assert epoch_unit(np.array([10**8 * scale, 10**10 * scale])) is None

@@ -17,6 +17,7 @@ from somcot import ConvergenceWarning, MarkovChain, Problem, Result, costs, dist
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import CheckpointError
 from somcot.recorded.flow import flow_mle
+from somcot.report.sentences import certainty
 from somcot.result import Claim, Status
 from somcot.solvers import linear_program, somcot
 from somcot.solvers.somcot import averages as counted
@@ -271,6 +272,22 @@ def test_every_run_is_compared_unless_that_takes_too_long(rule: str, monkeypatch
     result = distance(random_walk(3), random_walk(3), np.eye(3), **options)
     assert result.counted is None
     assert "its transitions" not in str(result)
+
+
+def test_the_text_says_what_an_interval_is_of_when_the_run_is_off() -> None:
+    """The interval is that of the counted chains; the number of Algorithm 2 with all its steps averaged is outside."""
+    x, y = (random_walk(5, p).sample(400, 50, rng=seed) for seed, p in ((1, 0.5), (2, 0.7)))
+    rewards = [1, 0, 0, 0, -1]
+    cost = costs.absolute(rewards, rewards)
+    options: dict[str, Any] = {"discount": 0.9, "method": "somcot", "confidence": 0.9}
+    result = distance(x, y, cost, **options, steps="paper", average=1.0, n_steps=20_000)
+    assert result.confidence_interval is not None
+    low, high, _ = result.confidence_interval
+    assert not low <= result.distance <= high
+    assert f"not converged: its transitions give {result.counted:.6g}, estimated, 90 % interval" in str(result)
+    assert "The run has not converged: its own transitions give" in certainty(result, cost)
+    fine = distance(x, y, cost, **options)
+    assert "not converged" not in str(fine) + certainty(fine, cost)
 
 
 @pytest.mark.parametrize("growing", [False, True])

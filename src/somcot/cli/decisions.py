@@ -77,12 +77,13 @@ class StrataOptions:
         given = {"strata": self.strata, "paired_by": self.paired_by}
         return {name: column for name, column in given.items() if column is not None}
 
-    def check(self, x: NamedProcess, y: NamedProcess) -> None:
-        """Refuse what the library would refuse, with the names of the files instead of x and y."""
+    def check(self, x: NamedProcess, y: NamedProcess) -> dict[str, str]:
+        """Refuse what the library would refuse, with the names of the files instead of x and y; else, what there is."""
         from somcot.cli.output import names_of
         from somcot.inference.strata import strata_of
 
-        strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
+        found = strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
+        return {} if found is None else {"compared_within": found.described(names_of(x, y))}
 
 
 def same_process(
@@ -123,7 +124,6 @@ def same_process(
     from somcot.cli.output import caught, check_targets, console, deliver, names_of, notes_of, print_json, process_facts
     from somcot.plumbing.checks import check_discount
     from somcot.plumbing.files import write_bytes
-    from somcot.samples import Samples
 
     # Everything that needs no data is checked before reading.
     if discount is not None:
@@ -139,13 +139,8 @@ def same_process(
         x, y, table, cost_name, more = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
         if not vectors.wanted:  # costs that are recomputed for each permutation are passed by name
             table = {"labels": "labels", "reward": "features"}.get(cost.partition(":")[0], table)
-        # Vectors have a test of their own; all other input must consist of whole sequences.
-        for side in () if vectors.wanted else (x, y):
-            if not isinstance(side.value, Samples):
-                raise ValueError(
-                    f"{side.name}: no recorded episodes; the test permutes whole episodes, use somcot distance instead"
-                )
-        grouping.check(x, y)
+            _refuse_without_episodes(x, y)  # vectors have a test of their own
+        within = grouping.check(x, y)
         sides: tuple[Any, Any] = (x.value, y.value)
         # After reading, as the suggestion depends on the lengths of the sequences.
         discount = discount or suggested_discount([x, y])
@@ -154,22 +149,8 @@ def same_process(
             progress=sys.stderr.isatty(), margin=margin, **(strata | more),
         )  # fmt: skip
     # One object for the screen, JSON, JUnit and Markdown, so that they cannot disagree.
-    content = {
-        "somcot": somcot.__version__,
-        "command": "test",
-        "pvalue": outcome.pvalue,
-        "statistic": outcome.statistic,
-        "n_permutations": outcome.n_permutations,
-        "stopped_early": outcome.stopped_early,
-        **_verdict(outcome),
-        **strata,
-        "discount": discount,
-        "cost": cost_name,
-        "seed": seed,
-        "x": process_facts(x),
-        "y": process_facts(y),
-        "warnings": notes_of(messages, x, y),
-    }
+    content = _tested(outcome) | strata | within | {"discount": discount, "cost": cost_name, "seed": seed}
+    content |= {"x": process_facts(x), "y": process_facts(y), "warnings": notes_of(messages, x, y)}
     names = names_of(x, y)
 
     def show() -> None:
@@ -186,6 +167,24 @@ def same_process(
 
     deliver(show, write)
     return 0 if outcome.verdict is None else _CODES[outcome.verdict]
+
+
+def _refuse_without_episodes(*sides: NamedProcess) -> None:
+    from somcot.samples import Samples
+
+    for side in sides:
+        if not isinstance(side.value, Samples):
+            raise ValueError(
+                f"{side.name}: no recorded episodes; the test permutes whole episodes, use somcot distance instead"
+            )
+
+
+def _tested(outcome: SameProcessResult) -> dict[str, Any]:
+    """The test in the JSON object, and what a margin adds to it."""
+    return {
+        "somcot": somcot.__version__, "command": "test", "pvalue": outcome.pvalue, "statistic": outcome.statistic,
+        "n_permutations": outcome.n_permutations, "stopped_early": outcome.stopped_early, **_verdict(outcome),
+    }  # fmt: skip
 
 
 def _verdict(outcome: SameProcessResult) -> dict[str, Any]:
@@ -255,8 +254,11 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     if content.get("before_end") is not None:
         rows.insert(3, ("before the end", BeforeEnd(**content["before_end"]).worded(content["active_share"])))
     if content["mix"] is not None:
-        rows.append(("strata", mix_in_words(content["distance"], content["mix"])))
-    text = [f"### {mark} {content['verdict'].capitalize()}", "", content["meaning"], ""]
+        rows.append(("mix", mix_in_words(content["distance"], content["mix"])))
+        rows.append(("within", _cell(content["compared_within"])))
+    # The sentence begins with the verdict, which is the heading here.
+    sentence = content["meaning"].partition(": ")[2]
+    text = [f"### {mark} {content['verdict'].capitalize()}", "", f"{sentence[0].upper()}{sentence[1:]}", ""]
     text += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
     if content["contributions"]:
         text += ["", "Largest differences between transitions:", ""]
@@ -358,7 +360,8 @@ def sample_size(
     content = {
         "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences, "effect": effect,
         "power": power, "confidence": confidence, "kind": kind, "share": plan.share, "discount": discount, "cost": cost,
-        "extrapolated": plan.extrapolated, "points": [point._asdict() for point in plan.points], "seed": seed,
+        "extrapolated": plan.extrapolated, "error": plan.error, "seed": seed,
+        "points": [point._asdict() for point in plan.points],
         "pilot": process_facts(pilot), "warnings": notes,
     }  # fmt: skip
 

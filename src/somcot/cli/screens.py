@@ -217,10 +217,12 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
             text = BeforeEnd(**content["before_end"]).worded(content["active_share"])
             facts.append(Fact("before_end", "before the end", text))
         if content["mix"] is not None:
-            facts.append(Fact("mix", "strata", mix_in_words(content["distance"], content["mix"])))
+            facts.append(Fact("mix", "mix", mix_in_words(content["distance"], content["mix"])))
     else:
         text = f"{content['statistic']:.6g} between the estimated chains; `somcot distance` corrects it for bias"
         facts.append(Fact("distance", "before correction", text))
+    if "compared_within" in content:
+        facts.append(Fact("compared_within", "within", content["compared_within"]))
     # Within two standard errors of a simulated p-value, the decision at 0.05 may be due to chance.
     if not early and abs(p - 0.05) < 2.0 * math.sqrt(0.05 * 0.95 / n):
         more = f"too close to 0.05 for {n:,} permutations; use --permutations {10 * n + 9}"
@@ -247,9 +249,7 @@ def show_test(console: Console, content: dict[str, Any], names: tuple[str, str])
 
 def show_plan(console: Console, plan: SampleSize, notes: Iterable[str]) -> None:
     """The number of sequences, and the simulated power around it."""
-    rows = [(f"{point.n:,}", percent(point.power)) for point in plan.points]
-    table = Table(("sequences per side", "found"), rows, "rr", "Simulated tests")
-    show(console, [Section("answer", "how many sequences?", [Lead(f"{plan}."), "", table])])
+    show(console, [Section("answer", "how many sequences?", [Lead(f"{plan}."), "", plan.table()])])
     show_notes(console, notes)
 
 

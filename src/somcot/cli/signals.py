@@ -59,9 +59,16 @@ def _interrupt_later(lost: sys.UnraisableHookArgs) -> None:
     """Repeat an interruption that came while C called Python, as LLVM does while it compiles, and cannot be raised."""
     if lost.exc_type is KeyboardInterrupt:
         # Not at once: the handler would run, and raise, in this function.
-        threading.Timer(0.01, _thread.interrupt_main).start()
+        threading.Timer(0.01, _interrupt_main_thread).start()
     else:
         sys.__unraisablehook__(lost)
+
+
+def _interrupt_main_thread() -> None:
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:  # a signal also ends a sleep or a wait for input, which `interrupt_main` does not
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def interruption() -> tuple[str, int]:

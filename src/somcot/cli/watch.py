@@ -37,7 +37,10 @@ _OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 class WatchOptions:
     """The stream, the reference, the guarantee against false alarms, and the output."""
 
-    reference: Annotated[str, typer.Option(metavar="FILE", help="The process to compare with: a recording or a chain.")]
+    reference: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="The process to compare with: a recording (read with its times) or a chain."),
+    ]
     stream: Annotated[
         str, typer.Argument(metavar="FILE", help="File or folder with events; standard input by default.")
     ] = "-"
@@ -69,6 +72,12 @@ class WatchOptions:
     state_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the state here; the same command resumes.")
     ] = None
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept", help="Make what followed the alarm in --state-file the new reference, then continue from there."
+        ),
+    ] = False
     save_every: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="How often --state-file is written.")
     ] = 5.0
@@ -103,6 +112,8 @@ def watch(options: WatchOptions, reading: Reading) -> int:
             raise ValueError(f"{flag(name)}: not supported for a stream; prepare stream and reference beforehand")
     if options.broken not in ("skip", "stop"):
         raise ValueError(f"--broken: found {options.broken!r}, expected skip or stop")
+    if options.accept and not (options.state_file is not None and options.state_file.exists()):
+        raise ValueError("--accept: needs the --state-file of a run that has raised an alarm")
     if options.reference == "-":
         raise ValueError("--reference: standard input is for the stream; name a file")
     targets = {"--html": options.html, "--state-file": options.state_file, "--prometheus": options.prometheus}
@@ -173,6 +184,8 @@ class _Watch:
         # Before the feed is opened, because the saved position says where to begin.
         if options.state_file is not None and options.state_file.exists():
             place = self._resume(options.state_file)
+            if options.accept:
+                self._accept(options.state_file)
         roles = ColumnRoles(
             tuple(reading.state or ()),
             reading.sequence,
@@ -220,6 +233,14 @@ class _Watch:
             _note("standard input cannot be read again: events that came after the last checkpoint are missing")
         return place
 
+    def _accept(self, path: Path) -> None:
+        """Make the present the reference, as `Monitor.accept` does; `run` saves it first."""
+        if self.monitor.alarm is None:
+            raise ValueError(f"--accept: {path} has no alarm, or it was accepted before; leave the option out")
+        with _noted():
+            self.monitor.accept()
+        _note(f"the events since the alarm at event {self.monitor.alarms[-1].event:,} are the reference now")
+
     def _source(self) -> str:
         return "-" if self.path == "-" else str(Path(self.path).expanduser().resolve())
 
@@ -228,6 +249,8 @@ class _Watch:
         try:
             # Alarms that were saved but not yet reported when the last run ended.
             self._deliver()
+            if self.options.accept:
+                self._checkpoint()
             if not (self.options.exit_on_alarm and self.monitor.alarm is not None):
                 self._consume()
         except KeyboardInterrupt:
@@ -295,11 +318,12 @@ class _Watch:
     def _deliver(self) -> None:
         """Report the saved alarms that have not been reported yet, and save that they were."""
         from somcot.cli.output import print_json
+        from somcot.live.saving import alarm_record
 
         waiting = self.monitor.alarms[self.delivered :]
         for alarm in waiting:
             when = alarm.when(dated=self.monitor.dated)
-            record = {"type": "alarm"} | _alarm(alarm) | {"when": when}
+            record = {"type": "alarm"} | alarm_record(alarm) | {"when": when}
             if self.options.json:
                 print_json(record)
             else:
@@ -434,29 +458,12 @@ class _Watch:
     def _measure(self, *, final: bool = False) -> None:
         """Write the metrics, in the text format of Prometheus."""
         from somcot.plumbing.files import write_bytes
+        from somcot.report.many_facts import metrics_text
 
-        path, m = self.options.prometheus, self.monitor
+        path = self.options.prometheus
         if path is None:
             return
-        size = self._size()
-        metrics: list[tuple[str, str, str, float]] = [
-            ("events_total", "counter", "Events read.", m.n_events),
-            ("sequences_total", "counter", "Whole sequences compared with the reference.", m.n_sequences),
-            ("alarms_total", "counter", "Alarms raised.", len(m.alarms)),
-            ("alarm", "gauge", "1 after an alarm, until the present is accepted.", float(m.alarm is not None)),
-            ("evidence_ratio", "gauge", "Evidence of a change, as a share of the threshold.", m.evidence),
-            ("open_sequences", "gauge", "Sequences that are open, or wait for an earlier one to end.", m.n_open),
-            ("new_labels", "gauge", "Labels that the reference does not have.", len(m.new_labels)),
-            *((f"{name}_total", "counter", f"{text[:1].upper()}{text[1:]}.", n) for (text, n), name in zip(
-                self._losses(), ("broken_lines", "backward_events", "dropped_sequences"), strict=True)),
-        ]  # fmt: skip
-        if size is not None:
-            metrics.append(("distance", "gauge", "Distance of the stream from the reference.", size.distance))
-        text = "".join(
-            # 17 digits represent a number exactly.
-            f"# HELP somcot_{name} {about}\n# TYPE somcot_{name} {kind}\nsomcot_{name} {value:.17g}\n"
-            for name, kind, about, value in metrics
-        )
+        text = metrics_text(self.monitor, [n for _, n in self._losses()], self._size())
         try:
             write_bytes(path, text.encode())
         except OSError as error:
@@ -500,19 +507,6 @@ def _in_words(size: Result) -> str:
     low_high = size.confidence_interval
     span = "" if low_high is None else f" ({low_high.low:.3g} to {low_high.high:.3g})"
     return f"distance {size.distance:.3g}{span}"
-
-
-def _alarm(alarm: Alarm) -> dict[str, Any]:
-    from somcot.live.reference import to_plain
-
-    moved = [
-        {
-            "from": to_plain(m.source), "to": to_plain(m.target), "before": m.before, "now": m.now, "times": m.n_seen,
-            "surprise": m.surprise,
-        }
-        for m in alarm.transitions
-    ]  # fmt: skip
-    return alarm._asdict() | {"transitions": moved}
 
 
 def _call(command: str, record: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ similar rows are equal, nor rely on half-samples near a kink.
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
-The size of the change is chosen so that the distance of the two chains is the `effect`. Apart from the change, the rows
-of both sides are equal.
+The size of the change is chosen so that the distance of the two chains is the `effect`. With memory, later steps change
+too, as other pilot sequences are followed more often; rows change by what the pilot shows of that beyond chance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,9 +28,9 @@ from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
 from somcot.inference.intervals import SLOPE, Evidence, equivalence_pvalue
-from somcot.inference.model import towards, with_rows
+from somcot.inference.model import Homogeneity, kept_shares, towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
-from somcot.inference.statistics import permute
+from somcot.inference.statistics import PowerCurve, PowerPoint, permute
 from somcot.inference.strata import discount_for
 from somcot.inference.units import SEQUENCES, WholeSequences
 from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
@@ -41,6 +41,7 @@ from somcot.plumbing.notes import collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
+from somcot.recorded.transforms import times_reached
 from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
@@ -111,7 +112,8 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
     distance = result.distance
     assert result.confidence_interval is not None
     # Aimed at 80 % rather than even odds; the upper end varies more than the distance, by the bias it subtracts.
-    slack = _PROBABLY * (1.0 + SLOPE) * scale * (evidence.linear or evidence.error)
+    # The next one varies, and so does the present one, from which it is predicted.
+    slack = _PROBABLY * math.sqrt(2.0) * (1.0 + SLOPE) * scale * (evidence.linear or evidence.error)
     times = []
     if margin > distance:
         times.append((result.confidence_interval.high - distance + slack) / (margin - distance))
@@ -124,20 +126,12 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
 # --- Planning
 
 KINDS = ("rows", "row", "exits", "initial")
-_SIMULATIONS = 60  # tests at each number of sequences
-_ROUNDS = 8  # numbers of sequences tried
+_FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
+_TESTS = 480  # tests in all
 _PERMUTATIONS = 199
 _PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
 _POOL = 4000  # changed sequences from which those of a test are drawn
 _MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
-
-
-class PowerPoint(NamedTuple):
-    """The simulated power of the test with `n` sequences per side."""
-
-    n: int
-    power: float
-    n_simulations: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +152,8 @@ class SampleSize:
         Intercept and slope of the power as ``Phi(intercept + slope * sqrt(n))``.
     extrapolated : bool
         Whether `n_sequences` is outside the simulated numbers.
+    error : float
+        Monte-Carlo standard error of the power with `n_sequences`.
     """
 
     n_sequences: int
@@ -170,6 +166,7 @@ class SampleSize:
     points: tuple[PowerPoint, ...]
     curve: tuple[float, float]
     extrapolated: bool
+    error: float
 
     def power_at(self, n: ArrayLike) -> Floats:
         """The power with `n` sequences per side, from the fitted curve."""
@@ -186,13 +183,21 @@ class SampleSize:
         about = "about " if self.extrapolated else ""
         return (
             f"{about}{self.n_sequences:,} sequences per side find a distance of {self.effect:g} ({_WHAT[self.kind]}) "
-            f"with probability {self.power:g} at confidence {self.confidence:g}"
+            f"with probability {self.power:g} at confidence {self.confidence:g} (Monte-Carlo error {self.error:.2g}, "
+            f"{sum(point.n_simulations for point in self.points):,} simulated tests)"
         )
 
+    def table(self) -> Table:
+        """The simulated tests, and the power of the fitted curve, which rises with the number of sequences."""
+        rows = [
+            (f"{point.n:,}", f"{round(point.power * point.n_simulations)} of {point.n_simulations}", f"{power:.2f}")
+            for point, power in zip(self.points, self.power_at([point.n for point in self.points]), strict=True)
+        ]
+        return Table(("sequences per side", "tests that find it", "power"), rows, "rrr", "Simulated tests")
+
     def _repr_html_(self) -> str:
-        rows = [(f"{point.n:,}", f"{point.power:.2f}") for point in self.points]
         facts = [("effect", f"{figure(self.effect)}, {_WHAT[self.kind]}"), ("confidence", f"{self.confidence:g}")]
-        return card(f"{self.n_sequences:,} sequences per side", facts, Table(("sequences", "power"), rows, "rr"))
+        return card(f"{self.n_sequences:,} sequences per side", facts, self.table(), sub=f"{self}.")
 
 
 _WHAT = {
@@ -266,19 +271,19 @@ def sample_size(
     gamma = discount_for([pilot]) if discount is None else check_discount(discount)
     chain = pilot.chain(check=False)
     side = chain if isinstance(cost, str) and cost != "features" else pilot
-    table = np.asarray(costs.between(cost, side, pilot), dtype=np.float64)
+    n_states = pilot.n_states
+    table = costs.check_cost(np.asarray(costs.between(cost, side, pilot)), n_states, n_states)
     change = _Change.of(pilot, chain, kind, state)
     share = _calibrated(change, chain, table, gamma, effect)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
     changed = change.sequences(change.chain(chain, share), share, seed)
     planned = _Planned(original, changed, _unit(table), gamma, 1.0 - confidence, seed, threads)
     points = _search(planned, power, pilot.n_episodes)
-    curve = _fitted(points, power)
-    n = _solved(curve, power)
-    simulated = [point.n for point in points]
+    curve = PowerCurve.fitted(points, power)
+    n = curve.solved(power)
     return SampleSize(
-        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, _merged(points), curve,
-        extrapolated=not min(simulated) <= n <= max(simulated),
+        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, points, (curve.intercept, curve.slope),
+        extrapolated=not points[0].n <= n <= points[-1].n, error=curve.error(n),
     )  # fmt: skip
 
 
@@ -353,15 +358,51 @@ class _Change:
         P: Any = original.transition
         P = np.asarray(P if isinstance(P, np.ndarray) else P.toarray(), dtype=np.float64)
         initial = np.asarray(original.initial)
-        open_rows = ~self.pilot.terminal & (self.pilot.visits > 0)
+        P = self._followed(P, share)
         if self.kind == "initial":
             visits = self.pilot.visits / self.pilot.n_transitions
             return MarkovChain(P, (1 - share) * initial + share * visits, states=original.states, normalize=True)
-        if self.kind == "row":
-            open_rows = np.arange(len(P)) == self.state
-        target = self.ends if self.kind == "exits" else self.visited
-        P = np.where(open_rows[:, None], (1 - share) * P + share * target, P)
+        struck = self._open(np.arange(len(P))) & (self.pilot.visits > 0)
+        P = np.where(struck[:, None], (1 - share) * P + share * self._target, P)
         return MarkovChain(P, initial, states=original.states, normalize=True)
+
+    @property
+    def _target(self) -> Floats:
+        return self.ends if self.kind == "exits" else self.visited
+
+    def _open(self, states: Any) -> Any:
+        """Where the change may strike."""
+        return (states == self.state) if self.kind == "row" else ~self.pilot.terminal[states]
+
+    def _followed(self, P: Floats, share: float) -> Floats:
+        """Rows of the pilot's visits, each as often as the changed sequences come to it: memory changes other rows too.
+
+        Without memory the next state does not depend on how a visit is reached, and the rows differ by chance only. The
+        weights of the visits determine by how much; a row keeps what is more than that.
+        """
+        pilot, weights, n = self.pilot, self._reached(share), len(P)
+        visits, key = pilot.visits, pilot.now.astype(np.int64) * n + pilot.following
+        counts = np.bincount(key, weights, n * n).reshape(n, n)
+        totals = counts.sum(axis=1)
+        totals[totals == 0.0] = 1.0
+        # Variance of a weighted mean of the next states, in units of one of them, beyond that of the mean itself.
+        spread = np.bincount(pilot.now, weights**2, n) / totals**2 * visits - 1.0
+        df = np.where((visits > 1) & (spread > 1e-6), (P > 0).sum(axis=1) - 1.0, 0.0)
+        noise = np.where(df > 0, spread / np.maximum(visits - 1.0, 1.0), 1.0)
+        change = np.where((df > 0)[:, None], counts / totals[:, None] - P, 0.0)
+        statistic = np.divide(change**2, P, out=np.zeros_like(P), where=P > 0).sum(axis=1) / noise
+        return P + kept_shares(Homogeneity(statistic, df, noise)).shares[:, None] * change
+
+    def _reached(self, share: float) -> Floats:
+        """How often changed sequences come to each visit of the pilot; they go on from any visit of a drawn state."""
+        pilot = self.pilot
+        assert pilot.offsets is not None
+        begin = np.zeros(pilot.n_transitions)
+        begin[pilot.offsets[:-1]] = 1.0 / pilot.n_episodes
+        if self.kind == "initial":
+            begin = (1 - share) * begin + share / pilot.n_transitions
+        struck = share * self._open(pilot.now) * (self.kind != "initial")
+        return times_reached(pilot.offsets, begin, struck, (self._target / np.maximum(pilot.visits, 1))[pilot.now])
 
     def sequences(self, chain: MarkovChain, share: float, seed: int) -> Samples:
         """Sequences of the pilot with the change, whose chain is `chain`: all advance together, step by step."""
@@ -387,10 +428,9 @@ class _Change:
         while len(running):
             now, step = pilot.now[at[running]], pilot.following[at[running]].copy()
             terminates, breaks = closes[at[running]], last[at[running]] | (not whole)
-            struck = self._strikes(now, share, rng)
+            struck = (rng.random(len(now)) < (0.0 if self.kind == "initial" else share)) & self._open(now)
             if struck.any():
-                target = self.ends if self.kind == "exits" else self.visited
-                step[struck] = rng.choice(pilot.n_states, int(struck.sum()), p=target)
+                step[struck] = rng.choice(pilot.n_states, int(struck.sum()), p=self._target)
                 terminates = np.where(struck, pilot.terminal[step], terminates)
                 breaks = breaks | struck
             columns.append(np.full(n, -1, np.int32))
@@ -404,10 +444,6 @@ class _Change:
             done[running[terminates]] = True
             running = running[onward]
         return with_rows(_from_grid(pilot, np.stack(columns, axis=1), length, done), chain, rng)
-
-    def _strikes(self, now: Any, share: float, rng: np.random.Generator) -> Any:
-        struck = rng.random(len(now)) < (0.0 if self.kind == "initial" else share)
-        return struck & (now == self.state if self.kind == "row" else ~self.pilot.terminal[now])
 
     def _continued(self, states: Any, rng: np.random.Generator) -> Ints:
         """A random transition of the pilot from each state."""
@@ -466,73 +502,39 @@ class _Planned:
     seed: int
     threads: int | None
 
-    def power(self, n: int, n_simulations: int, round_: int) -> PowerPoint:
+    def found(self, n: int, tests: range) -> int:
+        """How many of the tests find the change; each number of sequences has random numbers of its own."""
         found = 0
-        for k in range(n_simulations):
-            rng = np.random.default_rng([self.seed, round_, k])
+        for k in tests:
+            rng = np.random.default_rng([self.seed, n, k])
             x, y = (side.take(rng.integers(side.n_episodes, size=n)) for side in (self.original, self.changed))
             groups = Groups(WholeSequences.of([x, y]), self.cost, self.discount)
             found += permute(groups, self.seed + k, _PERMUTATIONS, threads=self.threads).pvalue <= self.level
-        return PowerPoint(n, found / n_simulations, n_simulations)
+        return found
 
 
-def _search(planned: _Planned, power: float, n: int) -> list[PowerPoint]:
+def _search(planned: _Planned, power: float, n: int) -> tuple[PowerPoint, ...]:
     """Simulate the test at numbers of sequences, `n` first, that approach the one with the requested power."""
     steps = planned.original.n_transitions / planned.original.n_episodes
     most = max(int(_MOST_TRANSITIONS / steps), 2 * SEQUENCES)
-    n, points = min(max(n, SEQUENCES), most), []
-    for round_ in range(_ROUNDS):
-        points.append(planned.power(n, _SIMULATIONS, round_))
+    n = min(max(n, SEQUENCES), most)
+    found: dict[int, list[int]] = {}  # tests that found the change, and all tests
+    points: tuple[PowerPoint, ...] = ()
+    low = high = None
+    while sum(point.n_simulations for point in points) < _TESTS:
+        tests = _FIRST if low is None or high is None else _SIMULATIONS
+        own = found.setdefault(n, [0, 0])
+        own[0] += planned.found(n, range(own[1], own[1] + tests))
+        own[1] += tests
+        points = tuple(PowerPoint(k, own[0] / own[1], own[1]) for k, own in sorted(found.items()))
         low = max((p.n for p in points if p.power < power), default=None)
         high = min((p.n for p in points if p.power >= power), default=None)
         if high is None or low is None:
             following = 3 * n if high is None else n // 3  # until the power is bracketed
         else:
-            following = _solved(_fitted(points, power), power)
+            following = PowerCurve.fitted(points, power).solved(power)
         following = min(max(following, SEQUENCES), most)
         if following == n and (high is None or low is None):
             break
         n = following
     return points
-
-
-def _merged(points: list[PowerPoint]) -> tuple[PowerPoint, ...]:
-    """One point for each number of sequences; each round had random numbers of its own."""
-    merged = []
-    for n in sorted({point.n for point in points}):
-        own = [point for point in points if point.n == n]
-        total = sum(point.n_simulations for point in own)
-        merged.append(PowerPoint(n, sum(point.power * point.n_simulations for point in own) / total, total))
-    return tuple(merged)
-
-
-def _fitted(points: list[PowerPoint], power: float) -> tuple[float, float]:
-    """Probit regression of the simulated rejections on sqrt(n), near the requested power."""
-    from scipy.special import ndtr, ndtri
-
-    n, share, size = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
-    root = np.sqrt(n)
-    inner = (size * share + 0.5) / (size + 1.0)  # never 0 or 1
-    z = ndtri(inner)
-    # Points far from the requested power say little about the curve there, which is only nearly a probit.
-    weight = size / (1.0 + (z - ndtri(power)) ** 2)
-    for _ in range(20):
-        design = np.stack([np.ones_like(root), root], axis=1)
-        density = np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
-        fitted = ndtr(z)
-        information = weight * density**2 / (fitted * (1.0 - fitted))
-        target = z + (inner - fitted) / density
-        normal = design.T @ (information[:, None] * design)
-        normal += 1e-9 * np.trace(normal) * np.eye(2)
-        a, b = np.linalg.solve(normal, design.T @ (information * target))
-        z = np.clip(a + b * root, -4.0, 4.0)
-    if b <= 0 or len(set(n.tolist())) == 1:  # one number of sequences: the power without data is the level
-        b = float((ndtri(inner.mean()) - ndtri(_LEVEL)) / root.mean())
-        a = float(ndtri(_LEVEL))
-    return float(a), float(max(b, 1e-6))
-
-
-def _solved(curve: tuple[float, float], power: float) -> int:
-    from scipy.special import ndtri
-
-    return math.ceil((max((float(ndtri(power)) - curve[0]) / curve[1], 0.0)) ** 2)

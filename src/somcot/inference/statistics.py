@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, exp, pi, sqrt
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -33,7 +33,8 @@ from somcot.result import Status
 from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = [
-    "FIRST_REFERENCE", "Expansion", "Permuted", "RowMoments", "RowTests", "Statistics", "Subject",
+    "FIRST_REFERENCE", "Expansion", "Permuted", "PowerCurve", "PowerPoint", "RowMoments", "RowTests", "Statistics",
+    "Subject",
     "adjusted_pvalues", "against_known", "chi_squared", "drawn_rows", "main_entries", "permute", "row_tests",
 ]  # fmt: skip
 
@@ -438,3 +439,60 @@ def _standard(subject: Subject, seed: int) -> list[tuple[float, float]]:
     """Mean and deviation of distance and chi-squared over permutations that the test does not use: it stays exact."""
     apart = subject.statistics(subject.null(seed, range(FIRST_REFERENCE, FIRST_REFERENCE + _REFERENCE)))
     return [(float(v.mean()), float(v.std(ddof=1)) or 1.0) for v in apart[:2]]
+
+
+# --- Power
+
+
+class PowerPoint(NamedTuple):
+    """The simulated power of the test with `n` sequences per side."""
+
+    n: int
+    power: float
+    n_simulations: int
+
+
+class PowerCurve(NamedTuple):
+    """Power as Phi(intercept + slope sqrt(n)), and the covariance of the two by the number of simulations."""
+
+    intercept: float
+    slope: float
+    covariance: Floats
+
+    def solved(self, power: float) -> int:
+        """The number of sequences with this power."""
+        from scipy.special import ndtri
+
+        return ceil((max((float(ndtri(power)) - self.intercept) / self.slope, 0.0)) ** 2)
+
+    def error(self, n: int) -> float:
+        """Monte-Carlo standard error of the power with `n` sequences."""
+        z, at = self.intercept + self.slope * sqrt(n), np.array([1.0, sqrt(n)])
+        return exp(-0.5 * z * z) / sqrt(2.0 * pi) * sqrt(float(at @ self.covariance @ at))
+
+    @classmethod
+    def fitted(cls, points: Sequence[PowerPoint], power: float) -> PowerCurve:
+        """Probit regression of the simulated rejections on sqrt(n), near the requested power: it rises with n."""
+        from scipy.special import ndtr, ndtri
+
+        n, share, size = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+        root = np.sqrt(n)
+        inner = (size * share + 0.5) / (size + 1.0)  # never 0 or 1
+        z = ndtri(inner)
+        # Points far from the requested power say little about the curve there, which is only nearly a probit.
+        weight = size / (1.0 + (z - ndtri(power)) ** 2)
+        design = np.stack([np.ones_like(root), root], axis=1)
+        for _ in range(20):
+            density = np.exp(-0.5 * z**2) / sqrt(2.0 * pi)
+            fitted = ndtr(z)
+            information = weight * density**2 / (fitted * (1.0 - fitted))
+            target = z + (inner - fitted) / density
+            normal = design.T @ (information[:, None] * design)
+            normal += 1e-9 * np.trace(normal) * np.eye(2)
+            a, b = np.linalg.solve(normal, design.T @ (information * target))
+            z = np.clip(a + b * root, -4.0, 4.0)
+        if b <= 0 or len(points) == 1:  # one number of sequences: the power without data is the level
+            a = float(ndtri(_LEVEL))
+            b = (float(ndtri(inner.mean())) - a) / root.mean()
+            return cls(a, float(max(b, 1e-6)), np.diag([0.0, 1.0 / float(information @ root**2)]))
+        return cls(float(a), float(b), np.linalg.inv(normal))

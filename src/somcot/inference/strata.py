@@ -10,7 +10,9 @@ mixes of strata, they differ even if nothing behaves differently. With strata,
 
 Pairs are strata that were drawn at random and run on both sides: the same permutations and weights, but half-samples
 consist of half of the tasks, on both sides the same ones. What the two sides of a task have in common then cancels.
-With one sequence per task and side, a permutation exchanges the two sides of some pairs.
+With one sequence per task and side, a permutation exchanges the two sides of some pairs. With several runs of a task,
+its runs on both sides are one block: they are permuted between the sides, which keep their numbers of runs, and
+half-samples keep or leave out the whole block. A task counts by its runs on both sides together.
 """
 
 from __future__ import annotations
@@ -73,6 +75,24 @@ class Strata:
     def sizes(self) -> Ints:
         """Number of sequences of each recording in each stratum, (n_recordings, n_strata)."""
         return _sizes(self.codes, len(self.labels))
+
+    def described(self, names: Sequence[str]) -> str:
+        """How many there are, and how many sequences of each recording.
+
+        Examples
+        --------
+        >>> codes = np.array([0, 0, 1, 1]), np.array([0, 1, 1])
+        >>> Strata.of(codes, ("a", "b"), paired=True, name="task").described(("old", "new"))
+        '2 tasks, each with 2 runs in old and 1 to 2 in new; runs are exchanged within their task'
+        """
+        ends = [(int(own.min()), int(own.max())) for own in self.sizes]
+        numbers = [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high in ends]
+        kind, unit, how = "strata", "sequences", ""
+        if self.paired:
+            kind, unit, how = "tasks", "runs", "; runs are exchanged within their task"
+        unit = unit if ends[0][1] > 1 else unit[:-1]
+        sides = f"{numbers[0]} {unit} in {names[0]} and {numbers[1]} in {names[1]}"
+        return f"{len(self.labels):,} {kind}, each with {sides}{how}"
 
     def of_sequences(self, recording: int) -> Floats:
         """The weight of each sequence of a recording."""

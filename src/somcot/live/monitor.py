@@ -40,7 +40,8 @@ class Monitor:
     Parameters
     ----------
     reference : MarkovChain, Samples or Counts
-        Known or recorded. The estimation error of a recorded reference is taken into account.
+        Known or recorded. The estimation error of a recorded reference is taken into account. Read a recording with
+        ``keep_times=True``, as `somcot watch` does, if events have times: sequences are then cut at an age.
     cost : array_like, shape (n, n), str or function, optional
         Between states of the reference, as for `somcot.distance`; it need not be symmetric.
     discount : float
@@ -253,7 +254,8 @@ class Monitor:
         sequences : array_like of int, text or hashable, shape (m,), optional
             The sequence (user, machine) of each event; without it, all events form one sequence.
         times : array_like of numbers or dates, shape (m,), optional
-            For time-outs.
+            For time-outs and, if the reference has times, for the age at which sequences are cut. Alarms differ from
+            those of `somcot watch`, which always keeps the times, if either is left out.
 
         Returns
         -------

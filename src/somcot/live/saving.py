@@ -23,7 +23,7 @@ from somcot.plumbing.notes import Note
 from somcot.plumbing.records import CheckpointError
 from somcot.samples import Samples
 
-__all__ = ["check", "load", "save"]
+__all__ = ["alarm_record", "check", "load", "save"]
 
 _FORMAT, _FORMER = "somcot.monitor/2", "somcot.monitor/1"
 _STEPS: dict[str, Any] = {"bets": Bets, "open": Open}
@@ -309,3 +309,15 @@ def _of_halves(reference: Samples, false_alarm: float) -> Check:
     if alarm is not None:
         alarm = alarm._replace(event=alarm.event + half, since=alarm.since + half)
     return Check(alarm, n - second.n, monitor.evidence, monitor.guarantee)
+
+
+def alarm_record(alarm: Alarm) -> dict[str, Any]:
+    """An alarm as JSON has it."""
+    moved = [
+        {
+            "from": to_plain(m.source), "to": to_plain(m.target), "before": m.before, "now": m.now, "times": m.n_seen,
+            "surprise": m.surprise,
+        }
+        for m in alarm.transitions
+    ]  # fmt: skip
+    return alarm._asdict() | {"transitions": moved}

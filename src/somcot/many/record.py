@@ -309,9 +309,7 @@ class DistanceMatrix:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DistanceMatrix:
         """Read a file written by `save`."""
-        matrix = load(path, "distance matrix", (cls, Reason, Clock))
-        if not isinstance(matrix, cls):
-            raise ValueError(f"{os.fspath(path)}: not a somcot distance matrix file")
+        matrix = load(path, "distance matrix", cls, (Reason, Clock))
         # The checksum protects the bytes; only this protects against a file whose arrays do not fit together.
         for name in ("values", "plugin", "low", "high", "standard_error", "uncut", "pvalues"):
             if getattr(matrix, name).shape != matrix.shape:

@@ -10,7 +10,7 @@ import numpy as np
 
 from somcot.mdp.process import MDP, best, check_mdp, policy_law
 from somcot.mdp.recorded import RecordedMDP
-from somcot.mdp.value_bounds import Ends, Options, World, delta, occupancy, proved, stays
+from somcot.mdp.value_bounds import Ends, Options, World, delta, followed, proved, stays
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_discount, check_number, check_rng
 from somcot.plumbing.html import SHOWN, Table, card
@@ -198,6 +198,8 @@ def _checked(discount: Any, confidence: Any, unvisited: Any, value_range: Any, m
         if value not in known:
             raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, known))}")
     if value_range is not None:
+        if np.shape(value_range) != (2,):
+            raise ValueError(f"value_range: found {value_range!r}, expected two numbers, the lower and the upper end")
         low, high = (check_number("value_range", end) for end in value_range)
         if not -np.inf < low <= high < np.inf:
             raise ValueError(f"value_range: found {value_range}, expected a finite lower and an upper end")
@@ -207,15 +209,13 @@ def _checked(discount: Any, confidence: Any, unvisited: Any, value_range: Any, m
 
 def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options, ends: Ends) -> TransferBound:
     start = world.start
-    in_model = MDP(model.transitions, model.rewards, initial=model.initial, states=model.states, actions=model.actions)
-    P = np.einsum("sa,sat->st", law[world.place], in_model.transitions)
-    V = np.linalg.solve(np.eye(len(P)) - options.discount * P, (law[world.place] * model.rewards).sum(axis=1))
     outside = np.ones(len(start), np.bool_)
     outside[world.place] = False
     # The model starts where the recording does, unless it lacks some of these states.
     weight = start[world.place] if not start[outside].any() else model.initial
+    V, _ = followed(model.transitions, model.rewards, law[world.place], weight, options.discount)
     value_model = float(weight @ V)
-    visits = occupancy(world.law, law, start, options.discount)
+    _, visits = followed(world.law, world.reward, law, start, options.discount)
     # Discounted visits sum to 1 / (1 - discount); the last factor makes them a share.
     never = float((visits[:, None] * law)[(world.visits == 0) & ~stays(world)].sum() * (1.0 - options.discount))
     # The larger deviation that the interval allows, on either side of the model's value.

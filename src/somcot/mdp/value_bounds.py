@@ -22,8 +22,8 @@ two rivers with few visits to their rewarded state; these hold in 0.97 or more, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,18 +34,8 @@ from somcot.plumbing.errors import UnseenStateWarning, warn
 from somcot.plumbing.notes import Note, Share
 
 __all__ = [
-    "Ends",
-    "Options",
-    "Rows",
-    "World",
-    "best_high",
-    "delta",
-    "estimate",
-    "margin",
-    "occupancy",
-    "proved",
-    "stays",
-]
+    "Ends", "Options", "Rows", "World", "best_high", "delta", "estimate", "followed", "margin", "proved", "stays",
+]  # fmt: skip
 
 _PRIOR = 2.0  # observations as which the model's rows count in standard errors
 _DOUBLINGS = 60  # of the slope, until the recording is too far away
@@ -255,17 +245,18 @@ def stays(world: World) -> Bools:
 # --- The delta method
 
 
-def occupancy(law: Floats, policy: Floats, start: Floats, discount: float) -> Floats:
-    """Expected discounted number of visits to each state."""
-    P = np.einsum("sa,sat->st", policy, law)
-    visits: Floats = np.linalg.solve(np.eye(len(P)) - discount * P.T, start)
-    return visits
+def followed(law: Floats, reward: Floats, policy: Floats, start: Floats, discount: float) -> tuple[Floats, Floats]:
+    """Values of the states under a policy, and the expected discounted numbers of visits to them."""
+    return _discounted(np.einsum("sa,sat->st", policy, law), (policy * reward).sum(axis=1), start, discount)
 
 
-def _evaluate(law: Floats, reward: Floats, policy: Floats, discount: float) -> Floats:
-    P = np.einsum("sa,sat->st", policy, law)
-    V: Floats = np.linalg.solve(np.eye(len(P)) - discount * P, (policy * reward).sum(axis=1))
-    return V
+def _discounted(P: Floats, reward: Floats, start: Floats, discount: float) -> tuple[Floats, Floats]:
+    from scipy.linalg import lu_factor, lu_solve
+
+    # One factorisation for both, which is nearly all the work of a bound with many states.
+    factors = lu_factor(np.eye(len(P)) - discount * P, overwrite_a=True, check_finite=False)
+    V, visits = (lu_solve(factors, b, trans=t, check_finite=False) for t, b in enumerate((reward, start)))
+    return V, visits
 
 
 class _Estimate(NamedTuple):
@@ -287,7 +278,8 @@ def estimate(world: World, policy: Floats, end: int, discount: float, beyond: Fl
     V, visits = _followed(world, world.rows, policy, end, discount, beyond)
     # Errors come from the smoothed rows: a row seen once or twice would claim to have no variance.
     smooth = _followed(world, world.smooth, policy, end, discount, beyond)
-    variance = (smooth[1][:, None] * policy) ** 2 * _row_variance(world, smooth[0], discount)
+    variance = (smooth[1][:, None] * policy) ** 2
+    variance[policy > 0] *= _row_variance(world, smooth[0], discount, policy > 0)
     apart = smooth[0] - world.start @ smooth[0]
     start_variance = float(world.start @ apart**2) / max(world.n_starts - 1, 1) if world.n_starts else 0.0
     return _Estimate(float(world.start @ V), variance, start_variance, V, visits, smooth)
@@ -315,21 +307,25 @@ def _followed(
     world: World, rows: Rows, policy: Floats, end: int, discount: float, beyond: Floats | None
 ) -> tuple[Floats, Floats]:
     """Values of the states and the discounted visits to them."""
-    law, reward = world.with_free(end, rows), world.rewards_with(end, rows)
-    V, visits = _evaluate(law, reward, policy, discount), occupancy(law, policy, world.start, discount)
+    # Rows never tried lead to the best or the worst value; here without a copy of all rows, as there are many policies.
+    counted = np.where(world.free, 0.0, policy)
+    P = np.einsum("sa,sat->st", counted, rows.law)
+    P[:, world.n + end] += (policy - counted).sum(axis=1)
+    V, visits = _discounted(P, (policy * world.rewards_with(end, rows)).sum(axis=1), world.start, discount)
     return (V if beyond is None else np.where(visits > _REACHED, V, beyond)), visits
 
 
-def _row_variance(world: World, V: Floats, discount: float) -> Floats:
-    """Variance of the mean of r + discount V(s') over the visits to each row."""
-    law, reward, squares, cross = world.smooth
+def _row_variance(world: World, V: Floats, discount: float, rows: Any = ...) -> Floats:
+    """Variance of the mean of r + discount V(s') over the visits to each row, or to some of them."""
+    law, reward, squares, cross = (table[rows] for table in world.smooth)
     mean = reward + discount * law @ V
     second = squares + 2.0 * discount * (cross @ V) + discount**2 * (law @ V**2)
     # Where the outcome is certain, rounding may leave a tiny negative variance. The sum of squares of N observations is
     # divided by N - 1.
-    N = world.visits + _PRIOR
-    variance = np.maximum(second - mean**2, 0.0) * N / (N - 1.0) / np.maximum(world.visits, 1.0)
-    return np.where(world.known | (world.visits == 0), 0.0, variance)
+    visits = world.visits[rows]
+    N = visits + _PRIOR
+    variance = np.maximum(second - mean**2, 0.0) * N / (N - 1.0) / np.maximum(visits, 1.0)
+    return np.where(world.known[rows] | (visits == 0), 0.0, variance)
 
 
 class _Path(NamedTuple):
@@ -409,7 +405,7 @@ def _limit(world: World, policy: Floats, end: int, found: _Estimate, options: Op
     new_law, new_reward = world.with_free(end, rows).copy(), world.rewards_with(end, rows).copy()
     new_law[used], new_reward[used] = moved[:k], np.clip((moved[:k] * mean).sum(axis=1) + shift[:k], *world.rewards)
     start = moved[k] if world.n_starts > 1 else world.start
-    return float(start @ _evaluate(new_law, new_reward, policy, discount))
+    return float(start @ followed(new_law, new_reward, policy, start, discount)[0])
 
 
 def delta(world: World, policy: Floats, options: Options) -> Ends:
@@ -424,7 +420,7 @@ def delta(world: World, policy: Floats, options: Options) -> Ends:
         widths += width * side.variance / max(float(side.variance.sum()) + side.start_variance, 1e-300)
     shares = widths / max(high - low, 1e-300)
     low, high = max(low, world.ends[0]), min(high, world.ends[1])
-    middle = _evaluate(world.law, world.reward, policy, options.discount)
+    middle, _ = followed(world.law, world.reward, policy, world.start, options.discount)
     centre = float(np.clip(world.start @ middle, low, high))
     return Ends(centre, low, high, max(best_high(world, policy, options), high), shares[: world.n])
 
@@ -445,21 +441,25 @@ def best_high(world: World, policy: Floats, options: Options) -> float:
         for _ in range(3):
             V, actions = best(MDP(law, reward + strength * np.sqrt(_row_variance(world, V, discount))), discount)
         starts.append(np.eye(law.shape[1])[actions])
-    return min(max(_climbed(world, start, options, beyond) for start in starts), world.ends[1])
-
-
-def _climbed(world: World, policy: Floats, options: Options, beyond: Floats) -> float:
-    """The upper end of the best policy found by changing one action, or many at once, as long as it rises."""
-    discount = options.discount
-    law, reward = world.with_free(0), world.rewards_with(0)
-    m, states = law.shape[1], np.arange(len(law))
+    found: dict[bytes, tuple[float, _Estimate]] = {}
 
     def upper(chosen: Floats) -> tuple[float, _Estimate]:
-        up = estimate(world, chosen, 0, discount, beyond)
-        return up.value + margin(world, up, options.confidence), up
+        key = chosen.tobytes()
+        if key not in found:  # the searches meet
+            up = estimate(world, chosen, 0, discount, beyond)
+            found[key] = up.value + margin(world, up, options.confidence), up
+        return found[key]
 
-    top, now = upper(policy)
+    return min(max(_climbed(world, start, upper, discount) for start in starts), world.ends[1])
+
+
+def _climbed(world: World, policy: Floats, upper: Callable[[Floats], tuple[float, Any]], discount: float) -> float:
+    """The upper end of the best policy found by changing one action, or many at once, as long as it rises."""
+    law, reward = world.with_free(0), world.rewards_with(0)
+    (top, now), m, states = upper(policy), law.shape[1], np.arange(len(law))
     for _ in range(50):
+        if top >= world.ends[1]:
+            break  # nothing is worth more
         # Visits times advantage: the first-order change of the value if one action were replaced.
         gain = now.visits[:, None] * (reward + discount * law @ now.V - now.V[:, None])
         (V, w), own = now.smooth, now.variance.sum(axis=1, keepdims=True)
@@ -516,8 +516,8 @@ def proved(world: World, policy: Floats, options: Options) -> Ends:
         None, discount, 1.0, world.ends,
     ))  # fmt: skip
     high, low = values
-    middle = float(np.clip(world.start @ _evaluate(world.law, world.reward, policy, discount), low, high))
-    w = occupancy(world.law, policy, world.start, discount)[:, None] * policy
+    V, visits = followed(world.law, world.reward, policy, world.start, discount)
+    middle, w = float(np.clip(world.start @ V, low, high)), visits[:, None] * policy
     widths = w * (radius * (world.ends[1] - world.ends[0]) + off)
     return Ends(middle, low, high, max(high_any, high), (widths / max(float(widths.sum()), 1e-300))[: world.n])
 

@@ -94,10 +94,10 @@ CATALOGUE: dict[str, Kind] = {
         "Episodes were declared as ended in states that other episodes go on from. An absorbing state is never left, "
         "so the declaration was ignored for these states. A final state of its own expresses what was meant."),
     "starts-guessed": Kind(CAUTION, "{share} steps do not begin where the step before ended, so the initial states are "
-        "guesses; pass initial, or the steps in order of time with episode",
+        "guesses; pass initial, or the steps in order of time, with terminated and truncated",
         "Transitions without episodes are taken as one sequence, and a gap as the start of another. With this many "
-        "gaps nearly every transition counts as a start. Pass the initial distribution, or say which episode each step "
-        "belongs to."),
+        "gaps nearly every transition counts as a start. Pass the initial distribution, or the steps in order of time "
+        "and which of them end an episode."),
     "short-pieces": Kind(INFO, "{share} episodes or pieces have fewer than two rows and were dropped",
         "An episode needs two rows to have a step. Pieces arise where missing values cut an episode. Worry if many are "
         "dropped: missing values are then frequent."),

@@ -105,6 +105,7 @@ def read_arrays(path: Path_) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 # --- Functions imported by name on demand; options of functions.
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 # Views of records that higher layers provide: the only upward imports, each loaded by a test.
@@ -211,7 +212,7 @@ def save(path: str | os.PathLike[str], record: Any, kind: str) -> None:
     write_arrays(path, arrays, {"kind": kind, "tree": tree})
 
 
-def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> Any:
+def load(path: str | os.PathLike[str], kind: str, record: type[T], parts: tuple[type, ...]) -> T:
     """Read a record written by `save`; refuse anything else.
 
     Parameters
@@ -219,15 +220,20 @@ def load(path: str | os.PathLike[str], kind: str, records: tuple[type, ...]) -> 
     path : path
     kind : str
         Expected kind of the file.
-    records : tuple of types
-        The record types that may occur; a file cannot name any other.
+    record : type
+        Type of the record that the file holds.
+    parts : tuple of types
+        The record types that may occur in it; a file cannot name any other.
     """
     refusal = f"{os.fspath(path)}: not a somcot {kind} file"
     try:
         arrays, content = read_arrays(path)
         if content.get("kind") != kind:
             raise ValueError(f"it is a {content.get('kind', 'file of another kind')}")
-        return _unpack(content["tree"], arrays, _by_name(records))
+        found = _unpack(content["tree"], arrays, _by_name((record, *parts)))
+        if not isinstance(found, record):
+            raise ValueError(f"it holds a {type(found).__name__}")
+        return found
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{refusal} ({error})") from None
 

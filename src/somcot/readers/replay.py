@@ -19,15 +19,16 @@ __all__ = ["Transitions", "from_replay_buffer", "transitions_of"]
 Buffer: TypeAlias = Any  # of another package
 Encoder: TypeAlias = Callable[[Array], Any] | Bins | Cells | None
 
-# Names of the parts in mappings, the first that is there: D4RL and others, then TorchRL.
+# Names of the parts in mappings, the first that is there. TorchRL comes first: it keeps the outcome of a step in
+# "next", while its own "done" and "terminated" are those of the observation before the step.
 _NAMES: dict[str, tuple[Any, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
     "actions": ("actions", "action"),
-    "rewards": ("rewards", "reward", ("next", "reward")),
-    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", ("next", "observation")),
-    "terminated": ("terminated", "terminals", "terminations", ("next", "terminated")),
-    "truncated": ("truncated", "timeouts", "truncations", ("next", "truncated")),
-    "done": ("dones", "done", ("next", "done")),  # either of the two
+    "rewards": (("next", "reward"), "rewards", "reward"),
+    "next_observations": (("next", "observation"), "next_observations", "next_observation", "next_obs", "next_states"),
+    "terminated": (("next", "terminated"), "terminated", "terminals", "terminations"),
+    "truncated": (("next", "truncated"), "truncated", "timeouts", "truncations"),
+    "done": (("next", "done"), "dones", "done"),  # either of the two
 }
 
 
@@ -291,6 +292,11 @@ def _encoded(encode: Encoder, observations: Array) -> Any:
         return encode.codes(observations.reshape(len(observations), -1).astype(np.float64))
     if isinstance(encode, Cells):
         return encode.assign(observations.reshape(len(observations), -1).astype(np.float64))
+    if not callable(encode):
+        raise TypeError(
+            f"encode: found {type(encode).__name__}, expected a function of observations, Bins, or cells of "
+            "somcot.discretise"
+        )
     states = encode(observations)
     if np.shape(states)[:1] != (len(observations),):
         raise ValueError(f"encode: returned shape {np.shape(states)} for {len(observations)} observations")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.plumbing import records
-from somcot.plumbing.arrays import Codes
+from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.checks import check_count, check_labels
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
@@ -30,6 +30,7 @@ __all__ = [
     "WordSteps",
     "find_words",
     "steps_between_words",
+    "times_reached",
 ]
 
 
@@ -125,6 +126,38 @@ def steps_between_words(steps: EpisodeSteps, k: int) -> WordSteps:
 
 
 # --- Derived samples
+
+
+# --- Sequences that go on like others
+
+
+def times_reached(offsets: Integers, begin: Floats, struck: Floats, anew: Floats) -> Floats:
+    """How often altered sequences come to each step of a recording.
+
+    They begin with step v `begin[v]` times, leave it for the step after it, or with probability `struck[v]` for one
+    drawn with the probabilities `anew`, and end where the recording ends.
+
+    Examples
+    --------
+    >>> times_reached(np.array([0, 3]), np.array([1.0, 0, 0]), np.array([0, 0.5, 0]), np.array([0, 0, 1.0]))
+    array([1., 1., 1.])
+    """
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    order = np.argsort(place, kind="stable")
+    _, *later = np.split(order, np.cumsum(np.bincount(place))[:-1])  # second steps, third steps and so on
+
+    def along(source: Floats) -> Floats:
+        total = source.copy()
+        for steps in later:
+            total[steps] += (1.0 - struck[steps - 1]) * total[steps - 1]
+        return total
+
+    reached = along(begin)
+    if not struck.any():
+        return reached
+    spliced = along(anew)
+    # Each change leads to more of them. If none ends, their number has no limit, and its share of the steps has.
+    return reached + spliced * float(struck @ reached) / max(1.0 - float(struck @ spliced), 1e-9)
 
 
 def with_order(samples: Samples, k: int) -> Samples:
@@ -288,7 +321,7 @@ def save(samples: Samples, path: str | os.PathLike[str]) -> None:
 
 def load(cls: type[Samples], path: str | os.PathLike[str]) -> Samples:
     """See `Samples.load`."""
-    saved = records.load(path, "recording", (SavedRecording, recording.RewardSums))
+    saved = records.load(path, "recording", SavedRecording, (recording.RewardSums,))
     offsets, now, following = None, saved.codes, saved.following
     _check_saved(saved, os.fspath(path))
     if saved.lengths is not None:
@@ -302,6 +335,7 @@ def load(cls: type[Samples], path: str | os.PathLike[str]) -> Samples:
         values = np.empty(len(labels), dtype=object)
         values[:] = labels
         about[name] = values[numbers.astype(np.int64)]
+    assert following is not None  # independent samples without it were refused
     return cls(
         saved.states, now, following, offsets, saved.terminated, saved.initial, saved.discount, saved.rewards,
         saved.n_gaps, saved.overlap, saved.stationary, about,
@@ -318,7 +352,8 @@ def _check_saved(saved: SavedRecording, name: str) -> None:
     sound = sound and (
         saved.lengths is None or (saved.lengths.dtype.kind == "u" and int(saved.lengths.min(initial=1)) > 0)
     )
-    sound = sound and len(set(saved.states)) == len(saved.states) and (saved.lengths is not None or more == 0)
+    sound = sound and len(set(saved.states)) == len(saved.states)
+    sound = sound and (saved.lengths is not None or saved.following is not None)
     for labels, numbers in saved.attributes.values():
         sound = sound and numbers.dtype.kind == "u" and int(numbers.max(initial=0)) < max(len(labels), 1)
     if not sound:

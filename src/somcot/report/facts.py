@@ -262,10 +262,10 @@ def computation(about: ReportInput) -> list[Fact]:
         add("proved", "proved", f"to {result.bounds.high - result.bounds.low:.1g}{between}")
     if result.claim is Claim.NOTHING:
         add("proved", "proved", f"no error bound after {result.n_steps:,} steps")
-        if result.counted is not None:
-            add("counted", "same data", f"{figure(result.counted)} between the chains estimated from the transitions")
     elif (before := before_correction(result)) is not None:
         add("before", *before)
+    if result.counted is not None:
+        add("counted", "same data", f"{figure(result.counted)} between the chains estimated from the transitions")
     if result.continuous is None:
         add("method", "method", describe(result.method))
     else:

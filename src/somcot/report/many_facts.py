@@ -45,6 +45,7 @@ __all__ = [
     "matrix_findings",
     "matrix_pairs",
     "matrix_sections",
+    "metrics_text",
     "monitor_sections",
     "write_drift",
     "write_matrix",
@@ -479,6 +480,31 @@ def _evidence(curve: Sequence[tuple[int, float]], alarm: int | None) -> str:
 def write_status(path: str | os.PathLike[str], monitor: Monitor, *, refresh: int | None = None, **more: Any) -> None:
     """Write a page about a monitor; further arguments as for `monitor_sections`."""
     write_page(path, page(monitor_sections(monitor, **more), refresh=refresh))
+
+
+def metrics_text(monitor: Monitor, losses: Sequence[int], size: Result | None) -> str:
+    """The state of a monitor in the text format of Prometheus; `losses` are lines, late events and sequences."""
+    broken, backward, dropped = losses
+    metrics: list[tuple[str, str, str, float]] = [
+        ("events_total", "counter", "Events read.", monitor.n_events),
+        ("sequences_total", "counter", "Whole sequences compared with the reference.", monitor.n_sequences),
+        ("alarms_total", "counter", "Alarms raised.", len(monitor.alarms)),
+        ("alarm", "gauge", "1 after an alarm, until the present is accepted.", float(monitor.alarm is not None)),
+        ("evidence_ratio", "gauge", "Evidence of a change, as a share of the threshold.", monitor.evidence),
+        ("open_sequences", "gauge", "Sequences that are open, or wait for an earlier one to end.", monitor.n_open),
+        ("new_labels", "gauge", "Labels that the reference does not have.", len(monitor.new_labels)),
+        ("broken_lines_total", "counter", "Broken lines skipped.", broken),
+        ("backward_events_total", "counter", "Events with a time before their predecessor's.", backward),
+        ("dropped_sequences_total", "counter",
+         "Sequences given up: too many were open, or silent for too long.", dropped),
+    ]  # fmt: skip
+    if size is not None:
+        metrics.append(("distance", "gauge", "Distance of the stream from the reference.", size.distance))
+    # 17 digits represent a number exactly.
+    return "".join(
+        f"# HELP somcot_{name} {about}\n# TYPE somcot_{name} {kind}\nsomcot_{name} {value:.17g}\n"
+        for name, kind, about, value in metrics
+    )
 
 
 def _status(monitor: Monitor, size: Result | None) -> str:

@@ -16,7 +16,7 @@ from somcot.costs import check_cost
 from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag, check_kind, check_names
-from somcot.plumbing.notes import Spelling, arranged, python_spelling
+from somcot.plumbing.notes import Spelling, arranged, codes, python_spelling
 from somcot.plumbing.text import figure, label_text, lower_end, number_of, percent, percents
 from somcot.result import Bounds, Claim, Result
 
@@ -265,6 +265,8 @@ def certainty(result: Result, cost: ArrayLike | None = None) -> str:
     if shown(low) == shown(high) and shown(high).startswith("< "):  # both round to the same
         where = f"is {shown(high).replace('< ', 'below ')}"
     text = f"With {100 * level:g} % confidence the true value {where}"
+    if result.counted is not None and "not-converged" in codes(result.notes):
+        text = f"The run has not converged: its own transitions give {shown(result.counted)}. {text}"
     if _differs(result, cost):
         return f"{text}: the difference is statistically significant."
     if result.findings().marked:
