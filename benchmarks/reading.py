@@ -70,6 +70,7 @@ def write_visits(folder: Path, n_sequences: int) -> tuple[Path, Path, Path]:
 def run(source: Path | None, *arguments: str) -> tuple[float, float]:
     """Seconds of CPU and peak memory in MB of a command in a fresh process, with the version in `source`."""
     surroundings = dict(os.environ) if source is None else {**os.environ, "PYTHONPATH": str(source)}
+    surroundings.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     # A process of its own measures the one below it, whose peak would otherwise be hidden by that of earlier ones.
     script = (
         "import resource, subprocess, sys\n"

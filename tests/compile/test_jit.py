@@ -204,6 +204,14 @@ def test_the_inside_of_numba_stays_in_quarantine() -> None:
     assert len(lines) <= 400, "comments are welcome, code is not"
 
 
+def test_kernels_from_disk_do_not_bring_in_what_only_compiling_needs(package: Path) -> None:
+    """Numba would import its implementation of BLAS, and with it SciPy's, before it loads anything."""
+    with (package / "caller.py").open("a") as file:
+        file.write("\nimport sys\nprint('scipy.linalg' in sys.modules, 'numba.np.linalg' in sys.modules)\n")
+    run(package, SOMCOT_COMPILER="auto")
+    assert run(package, SOMCOT_COMPILER="auto") == ("5.0 1\nFalse False", "")
+
+
 def test_plain_python_without_compilation(package: Path) -> None:
     assert run(package, NUMBA_DISABLE_JIT="1") == ("5.0", "")
 

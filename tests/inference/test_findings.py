@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.special import gammaln
 from scipy.stats import fisher_exact, hypergeom
 
 import somcot
 from somcot import report
-from somcot.inference.findings import count_visits, hypergeometric_pvalues
+from somcot.inference.findings import count_visits, hypergeometric_pvalues, log_factorial
 from somcot.inference.strata import strata_of
+from somcot.recorded.pair_counts import add_entries, occurrences
 
 PAGES = ["home", "search", "product", "cart", "paid"]
 
@@ -30,6 +32,31 @@ def shop(n: int, seed: int, bugs: int = 0) -> list[list[str]]:
             pages.insert(int(rng.integers(1, len(pages))), "checkout_bug")
         sessions.append(pages)
     return sessions
+
+
+def test_logarithms_of_factorials() -> None:
+    n = np.concatenate([np.arange(-2, 40), 10.0 ** np.arange(2, 13)])
+    expected = gammaln(n + 1.0)
+    np.testing.assert_allclose(log_factorial(n), expected, rtol=4e-16, atol=4e-15)
+
+
+def test_occurrences_and_entries_are_those_of_a_count_by_hand() -> None:
+    rng = np.random.default_rng(3)
+    bounds = np.append(0, np.cumsum(rng.integers(0, 7, 40)))
+    keys, last = rng.integers(0, 5, bounds[-1]).astype(np.int32), rng.integers(-1, 5, 40).astype(np.int32)
+    first, units, counts = occurrences(keys, bounds, last, 6)
+    found = [(k, int(units[t]), int(counts[t])) for k in range(6) for t in range(first[k], first[k + 1])]
+    own = [[*keys[bounds[u] : bounds[u + 1]].tolist(), *([int(last[u])] if last[u] >= 0 else [])] for u in range(40)]
+    assert found == [(k, u, own[u].count(k)) for k in range(6) for u in range(40) if k in own[u]]
+
+    inside = rng.random((6, 9)) < 0.6  # rows with gaps
+    indptr = np.append(0, np.cumsum(inside.sum(axis=1)))
+    rows, columns = np.nonzero(inside)
+    drawn, unit = rng.integers(0, len(rows), 500), rng.integers(0, 4, 500)
+    table, expected = np.zeros((4, len(rows))), np.zeros((4, len(rows)))
+    add_entries(indptr, columns.astype(np.int32), rows[drawn], columns[drawn], unit, table)
+    np.add.at(expected, (unit, drawn), 1.0)
+    assert (table == expected).all()
 
 
 def compared(x: somcot.Samples, y: somcot.Samples) -> somcot.Result:

@@ -20,7 +20,7 @@ from somcot.many import plan as preparing
 from somcot.many import work as ordinary
 from somcot.many.plan import MatrixSettings
 from somcot.many.record import DistanceMatrix
-from somcot.many.work import FIELDS
+from somcot.many.work import FIELDS, single_pair
 from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.records import CheckpointError
 from tests.notes import noted
@@ -511,13 +511,56 @@ def test_the_forecast_of_a_dense_pair(n: int, seconds: float) -> None:
     assert seconds / 3 < preparing.forecast(plan, 1) < 3 * seconds
 
 
+def family(n: int = 7) -> list[MarkovChain]:
+    """Chains that mix, with two equal kernels, periods, several recurrent classes, slow steps, and transient states."""
+    rng = np.random.default_rng(5)
+    dense, sparse, parted = rng.random((n, n)), rng.random((n, n)) * (rng.random((n, n)) < 0.3), np.zeros((n, n))
+    parted[:3, :3], parted[3:, 3:] = rng.random((3, 3)), rng.random((n - 3, n - 3))
+    cycle, parity = np.roll(np.eye(n), 1, axis=1), np.add.outer(np.arange(n), np.arange(n)) % 2
+    slow = np.eye(n) + 1e-4 * rng.random((n, n))
+    kernels = [
+        dense,
+        dense,
+        sparse + 0.2 * cycle,
+        cycle,
+        parity * dense,
+        parity * dense.T,
+        parted,
+        slow,
+        np.triu(dense),
+    ]
+    return [MarkovChain(kernel, rng.dirichlet(np.ones(n)), normalize=True) for kernel in kernels]
+
+
+def test_many_long_run_averages_are_those_of_single_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains, reward = family(), np.array([0.0, 2.0, 1.0, 1.0, 0.0, 2.0, 2.0])
+    cost, alone = somcot.costs.absolute(reward, reward), set()
+
+    def noted(plan: preparing.JobPlan, i: int, j: int, **more: Any) -> Any:
+        alone.add((min(i, j), max(i, j)))
+        return single_pair(plan, i, j, **more)
+
+    monkeypatch.setattr(work, "single_pair", noted)
+    found = distance_matrix(chains, cost, discount=1, threads=1)
+    last = len(chains) - 1
+    assert {(i, last) for i in range(last)} <= alone  # those with transient states
+    assert not alone & {(0, 2), (4, 5)}
+    for i, x in enumerate(chains):
+        for j, y in enumerate(chains):
+            single = somcot.distance(x, y, cost, discount=1)
+            assert single.bounds is not None
+            assert single.bounds.low - 1e-10 <= found.values[i, j] <= single.bounds.high + 1e-10
+            assert found.values[i, j] == pytest.approx(single.distance, abs=1e-9)
+    assert found.values[0, 1] == 0.0  # the same kernel from other states
+
+
 ABSORBING = [MarkovChain([[1 - p, p, 0], [0, 0.5, 0.5], [0, 0, 1]]) for p in (0.2, 0.5, 0.9)]
 RATES = [somcot.ContinuousChain([[-r, r, 0], [1, -2, 1], [0, r, -r]]) for r in (0.5, 1.0, 3.0)]
 
 
 @pytest.mark.parametrize(
     ("processes", "clock"),
-    [(WALKS, {"discount": 1}), (WALKS, {"horizon": 7}), (RATES, {"rate": 0.3}), (ABSORBING, {"total": True}),
+    [(WALKS, {"horizon": 7}), (RATES, {"rate": 0.3}), (ABSORBING, {"total": True}),
      (list(DATA.values())[:3], {"discount": 1}), (list(DATA.values())[:3], {"horizon": 5})],
 )  # fmt: skip
 def test_every_clock_has_the_bits_of_a_single_call(processes: list[Any], clock: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from xml.sax.saxutils import escape, quoteattr
 
 import typer
 
@@ -219,6 +218,8 @@ def _verdict(outcome: SameProcessResult) -> dict[str, Any]:
 
 def junit(content: Mapping[str, Any], names: tuple[str, str]) -> str:
     """A JUnit report with one test case: it passes if equivalent, fails if changed, is skipped if inconclusive."""
+    from xml.sax.saxutils import escape, quoteattr  # imports modules for the network
+
     verdict, message = content["verdict"], _clean(content["meaning"])
     inner = {"equivalent": ""}.get(verdict)
     lines = "\n".join(_change_lines(content, names))

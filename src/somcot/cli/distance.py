@@ -76,16 +76,9 @@ def distance(
 
     # Options first: a mistake in them must not wait until a large file has been read.
     clock.check()
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
-    options: dict[str, Any] = _interval_options(units, standard_error, method) | grouping.arguments(vectors.wanted)
-    if grouping.columns and method != "auto":
-        raise ValueError(f"{grouping.flag}: only the estimate (--method auto) uses strata, not {method}; leave it out")
+    options = _checked_options(confidence, units, standard_error, method, vectors, grouping)
     # A report that cannot be written is an error now, not after a long computation.
     output.check(a, *([b] if b else []), cost)
-    vectors.check()
-    if vectors.wanted and options:
-        raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
     # Notes of reading and of computing are collected and shown with the result.
     with caught() as messages:
         pair = read_pair(a, b, reading, cost, vectors, by, groups, grouping.columns)
@@ -128,6 +121,22 @@ def distance(
         return signals.INTERRUPTED
     # Methods that draw a given number of steps finish without converging, which is not a failure.
     return 0 if result.status in (Status.CONVERGED, Status.FINISHED) else NOT_CONVERGED
+
+
+def _checked_options(
+    confidence: float, units: str, standard_error: str | None, method: str, vectors: VectorOptions,
+    grouping: StrataOptions,
+) -> dict[str, Any]:  # fmt: skip
+    """Arguments for the estimate; options that do not go together are refused."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"--confidence: found {confidence:g}, expected a number strictly between 0 and 1, such as 0.9")
+    options: dict[str, Any] = _interval_options(units, standard_error, method) | grouping.arguments(vectors.wanted)
+    if grouping.columns and method != "auto":
+        raise ValueError(f"{grouping.flag}: only the estimate (--method auto) uses strata, not {method}; leave it out")
+    vectors.check()
+    if vectors.wanted and options:
+        raise ValueError(f"{spelled(*options)}: not together with --cells, which has its own interval; leave it out")
+    return options
 
 
 def _interval_options(units: str, standard_error: str | None, method: str) -> dict[str, str]:

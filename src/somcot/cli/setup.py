@@ -242,7 +242,7 @@ def _close() -> None:
 def _estimate() -> None:
     for data in (_episodes(), _occupancies()):
         result = somcot.distance(*data, _cost(), discount=DISCOUNT, confidence=0.9)
-        _ = result.encoder, result.gradient
+        _ = result.encoder, result.gradient, result.findings()
     somcot.same_process(*_episodes(), _cost(), discount=DISCOUNT, n_permutations=1)
 
 
@@ -260,6 +260,7 @@ def _gradients() -> None:
 
 def _many() -> None:
     x, y = _episodes()
+    somcot.distance_matrix(_chains(), _cost(), discount=1)
     somcot.distance_matrix([*_chains(), x, y], _cost(), discount=DISCOUNT, confidence=0.9)
     somcot.distance_matrix([x, somcot.Counts.from_samples(x)], _cost(), discount=DISCOUNT, confidence=0.5)
 

@@ -52,10 +52,15 @@ class Way(NamedTuple):
     inlined: Maker  # inlined by kernels
     stale: tuple[type[Exception], ...]  # raised if cached machine code calls code that was recompiled
     sources: tuple[str, ...]  # modules on which the machine code depends
+    load: Callable[[Content, Signature, object], Content]  # compiled code from Numba's cache
 
 
 def _by_numba(function: Function, /, *, targetoptions: Options) -> Dispatcher:
     return numba.jit(**targetoptions)(function)
+
+
+def _loaded_by_numba(cache: Content, signature: Signature, context: object) -> Content:
+    return cache.load_overload(signature, context)
 
 
 def _way() -> Way:
@@ -69,10 +74,10 @@ def _way() -> Way:
     # Only major and minor: patch releases have not changed the internals.
     release = tuple(map(int, re.findall(r"\d+", numba.__version__)[:2]))
     if choice == "auto" and (0, 65) <= release < (0, 69):
-        from somcot.compile.numba_internals import EntryPoint, Inlined, Linked, StaleError
+        from somcot.compile.numba_internals import EntryPoint, Inlined, Linked, StaleError, load
 
-        return Way("auto", EntryPoint, Linked, Inlined, (StaleError,), (__name__, EntryPoint.__module__))
-    return Way("numba", _by_numba, _by_numba, _by_numba, (), (__name__,))
+        return Way("auto", EntryPoint, Linked, Inlined, (StaleError,), (__name__, EntryPoint.__module__), load)
+    return Way("numba", _by_numba, _by_numba, _by_numba, (), (__name__,), _loaded_by_numba)
 
 
 _WAY = _way()
@@ -187,7 +192,7 @@ class _OnDisk:
 
     def load_overload(self, signature: Signature, context: object) -> Content:
         try:
-            known = self.cache.load_overload(signature, context)
+            known = _WAY.load(self.cache, signature, context)
         except _WAY.stale:  # a function it calls was recompiled in the meantime
             known = None
         except Exception as error:  # damaged bytes raise arbitrary errors in pickle and LLVM

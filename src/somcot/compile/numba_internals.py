@@ -30,21 +30,14 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.dispatcher import _FunctionCompiler
 from numba.core.environment import Environment
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 from numba.core.sigutils import normalize_signature
 from numba.core.types import NamedTupleClass, unliteral
 
 __all__ = [
-    "EntryPoint",
-    "Inlined",
-    "Linked",
-    "LinkedLibrary",
-    "Prelinked",
-    "StaleError",
-    "Unlinked",
-    "never_unlinked",
-    "only_unlinked",
-    "refresh",
-]
+    "EntryPoint", "Inlined", "Linked", "LinkedLibrary", "Prelinked", "StaleError", "Unlinked", "load",
+    "never_unlinked", "only_unlinked", "refresh",
+]  # fmt: skip
 
 Numba: TypeAlias = Any  # contexts, types, libraries, states of its compiler: not typed in all releases
 
@@ -183,6 +176,13 @@ def refresh(context: Numba) -> None:
     if n_entries != _seen[0]:
         type(context).refresh(context)
         _seen[0] = n_entries
+
+
+def load(cache: Numba, signature: Numba, context: Numba) -> Numba:
+    """Machine code from disk, without what only compiling needs: Numba would import it all first, with SciPy's BLAS."""
+    rtsys.initialize(context)  # memory of arrays
+    with cache._guard_against_spurious_io_errors():
+        return cache._load_overload(signature, context)
 
 
 # --- Inlining before optimisation.

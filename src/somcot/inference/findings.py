@@ -12,7 +12,9 @@ falls as one over the square root of the size where the coupling is at a corner.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,12 +30,14 @@ from somcot.inference.units import Engine, WholeSequences, choose_units, chosen_
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.checks import check_confidence
 from somcot.problem import Data, UnitProblem
+from somcot.recorded.pair_counts import occurrences
 from somcot.result import Result
 from somcot.samples import Samples
 
-__all__ = ["count_visits", "findings", "hypergeometric_pvalues", "matches", "shown_matches", "spread"]
+__all__ = ["count_visits", "findings", "hypergeometric_pvalues", "log_factorial", "matches", "shown_matches", "spread"]
 
 _LEVEL = 0.05
+_AT_ONCE = 1 << 16  # transitions: arrays that stay in the cache
 _NEGLIGIBLE = 1e-17  # of a tail
 
 
@@ -204,52 +208,70 @@ class _Cells(NamedTuple):
     units: NDArray[np.int32]
     counts: NDArray[np.int32]
 
+    @property
+    def n_units(self) -> Ints:
+        """Number of units with each key."""
+        return np.diff(self.first)
+
+    def sums(self, values: NDArray[Any]) -> Ints:
+        """Sums over the units of each key."""
+        return np.add.reduceat(values, self.first[:-1], dtype=np.int64)
+
 
 def _cells(samples: Samples, bounds: Ints, place: dict[Hashable, int], *, steps: bool) -> _Cells:
     """How often each state or each step occurs in each unit."""
     assert samples.offsets is not None
-    n = len(place)
-    # Numbers of at most 16 bits are sorted in linear time.
-    numbers = np.array([place[label] for label in samples.states], dtype=np.min_scalar_type(n * n))
-    keys = numbers[samples.now]
-    units = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    n, numbers = samples.n_states, np.array([place[label] for label in samples.states], dtype=np.int64)
     if steps:
-        keys = keys * n + numbers[samples.following]
+        seen = samples.pair_counts
+        last = np.full(len(bounds) - 1, -1, dtype=np.int32)
+        keys = _numbered(samples, seen.rows * n + seen.columns)
+        found = numbers[seen.rows] * len(place) + numbers[seen.columns]
     else:  # the last state of a sequence begins no step, but it is visited
-        ends = samples.offsets[1:]
-        keys = np.insert(keys, ends, numbers[samples.following[ends - 1]])
-        units = np.insert(units, ends, units[ends - 1])
-    order = np.argsort(keys, kind="stable")  # keeps the units of a key in order
-    keys, units = keys[order], units[order]
-    del order  # as large as everything else together
-    other = np.append(True, keys[1:] != keys[:-1])
-    begin = np.flatnonzero(np.append(True, units[1:] != units[:-1]) | other)
-    first = np.append(np.flatnonzero(other[begin]), len(begin))
-    counts = np.diff(begin, append=len(keys)).astype(np.int32)
-    return _Cells(keys[begin[first[:-1]]].astype(np.int64), first, units[begin], counts)
+        last = np.where(np.isin(bounds[1:], samples.offsets), samples.following[bounds[1:] - 1], np.int32(-1))
+        keys, found = samples.now, numbers
+    for array in (keys, bounds):
+        array.setflags(write=False)  # as in recordings: arrays that can be written would trigger another compilation
+    first, *cells = occurrences(keys, bounds, last, len(found))
+    present = np.diff(first) > 0
+    return _Cells(found[present], np.append(first[:-1][present], first[-1]), *cells)
+
+
+def _numbered(samples: Samples, keys: Ints) -> NDArray[np.int32]:
+    """The place of each transition among sorted `keys`."""
+    n, places = samples.n_states, np.empty(samples.n_transitions, dtype=np.int32)
+    table = np.searchsorted(keys, np.arange(n * n)).astype(np.int32) if n * n <= len(places) else None
+    for begin in range(0, len(places), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        wanted = samples.now[part].astype(np.int64) * n + samples.following[part]
+        places[part] = np.searchsorted(keys, wanted) if table is None else table[wanted]
+    return places
 
 
 def _tested(sides: Sequence[_Cells], sizes: tuple[int, int], groups: Ints) -> Tally:
     """Counts of what occurs, and exact p-values of equal numbers of units above a threshold."""
     keys = np.union1d(sides[0].keys, sides[1].keys)
-    at = [np.repeat(np.searchsorted(keys, side.keys).astype(np.int32), np.diff(side.first)) for side in sides]
-    events = np.stack(
-        [np.bincount(k, side.counts, len(keys)).astype(np.int64) for k, side in zip(at, sides, strict=True)]
-    )
-    units = np.stack([np.bincount(k, minlength=len(keys)) for k in at])
-    threshold = np.zeros(len(keys), dtype=np.int64)
+    at = [np.searchsorted(keys, side.keys) for side in sides]
+    events, units = np.zeros((2, len(keys)), dtype=np.int64), np.zeros((2, len(keys)), dtype=np.int64)
+    for k, (side, own) in enumerate(zip(sides, at, strict=True)):
+        events[k, own], units[k, own] = side.sums(side.counts), side.n_units
+    threshold = np.zeros(len(keys), dtype=np.int32)
     # What most units contain is compared by how often they do, at the threshold that divides the units most evenly.
-    often = np.flatnonzero(units.sum(axis=0) > sum(sizes) / 2)
-    for k in often.tolist():
-        counts = np.sort(np.concatenate([side.counts[own == k] for side, own in zip(sides, at, strict=True)]))
-        levels = np.append(0, np.unique(counts))
-        above = len(counts) - np.searchsorted(counts, levels, side="right")
-        threshold[k] = levels[np.argmin(np.abs(above - sum(sizes) / 2))]
+    for k in np.flatnonzero(units.sum(axis=0) > sum(sizes) / 2).tolist():
+        own_counts = [side.counts[np.repeat(own == k, side.n_units)] for side, own in zip(sides, at, strict=True)]
+        times = np.bincount(np.concatenate(own_counts))
+        levels = np.append(0, np.flatnonzero(times))
+        more = times.sum() - np.cumsum(times)[levels]
+        threshold[k] = levels[np.argmin(np.abs(more - sum(sizes) / 2))]
     n_groups, whose = int(groups.max()) + 1, (groups[: sizes[0]], groups[sizes[0] :])
-    above = np.stack([
-        np.bincount((own * n_groups + group[side.units])[side.counts > threshold[own]], minlength=len(keys) * n_groups)
-        for side, own, group in zip(sides, at, whose, strict=True)
-    ]).reshape(2, len(keys), n_groups)  # fmt: skip
+    above = np.zeros((2, len(keys), n_groups), dtype=np.int64)
+    for k, (side, own, group) in enumerate(zip(sides, at, whose, strict=True)):
+        high = side.counts > np.repeat(threshold[own], side.n_units)
+        if n_groups == 1:
+            above[k, own, 0] = side.sums(high)
+        else:
+            cell = np.repeat(own * n_groups, side.n_units) + group[side.units]
+            above[k] = np.bincount(cell[high], minlength=above[k].size).reshape(above[k].shape)
     members = np.stack([np.bincount(group, minlength=n_groups) for group in whose])
     return Tally(keys, events, units, *_exact_pvalues(above, members))
 
@@ -279,7 +301,6 @@ def _exact_pvalues(above: Ints, members: Ints) -> tuple[Floats, Floats]:
 
 def hypergeometric_pvalues(a: ArrayLike, m: ArrayLike, k: ArrayLike, drawn: ArrayLike) -> Floats:
     """Twice the smaller tail, at most 1, at `a` marked units of `drawn` ones from `m` marked and `k` others."""
-    # SciPy's distributions would take longer to import than a comparison of two small logs.
     a, m, k, drawn = np.broadcast_arrays(*(np.asarray(number, dtype=np.float64) for number in (a, m, k, drawn)))
     here, right = _hypergeometric(a, m, k, drawn), a * (m + k) >= drawn * m
     # The tail away from the mean, whose terms fall; a lower tail is an upper one of the others.
@@ -294,13 +315,34 @@ def hypergeometric_pvalues(a: ArrayLike, m: ArrayLike, k: ArrayLike, drawn: Arra
 
 def _hypergeometric(a: ArrayLike, m: ArrayLike, k: ArrayLike, drawn: ArrayLike) -> Floats:
     """The probability of `a` marked units."""
-    from scipy.special import gammaln
 
     def ways(n: ArrayLike, r: ArrayLike) -> Floats:
         n, r = np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64)
-        return np.asarray(gammaln(n + 1.0) - gammaln(r + 1.0) - gammaln(n - r + 1.0))
+        return log_factorial(n) - log_factorial(r) - log_factorial(n - r)
 
     return np.asarray(np.exp(ways(m, a) + ways(k, np.subtract(drawn, a)) - ways(np.add(m, k), drawn)))
+
+
+_SMALL_FACTORIALS = np.array([math.lgamma(k + 1.0) for k in range(16)])
+
+
+def log_factorial(n: Floats) -> Floats:
+    """The logarithm of n! for integers, infinite below 0: Stirling's series from 16 on.
+
+    SciPy's functions would take longer to import than a comparison of two small logs.
+
+    Examples
+    --------
+    >>> np.exp(log_factorial(np.array([0.0, 4.0, 20.0]))).round(3).tolist()
+    [1.0, 24.0, 2.43290200817664e+18]
+    """
+    x = np.maximum(n, 16.0) + 1.0
+    square = 1.0 / (x * x)
+    # Bernoulli numbers: 1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188; the next term is below 1e-16.
+    rest = (((square / 1188.0 - 1.0 / 1680.0) * square + 1.0 / 1260.0) * square - 1.0 / 360.0) * square + 1.0 / 12.0
+    large = (x - 0.5) * np.log(x) - x + 0.5 * math.log(2.0 * math.pi) + rest / x
+    small = _SMALL_FACTORIALS[np.clip(n, 0, 15).astype(np.int64)]
+    return np.where(n < 0, np.inf, np.where(n < 16, small, large))
 
 
 # --- Corresponding states with intervals
@@ -391,22 +433,20 @@ def _tied(result: Result, centre: Floats) -> Floats:
 
 def _ends(result: Result, models: tuple[Model, Model], centre: Floats, level: float) -> tuple[Floats, Floats]:
     """Ends of the intervals of all probabilities."""
-    from scipy.special import ndtri
-
     recorded = [None if model.samples is None else model.samples for model in models]
     strata: Strata | None = getattr(result.details, "strata", None)
-    engines = [_engine(side, k, recorded, strata) for k, side in enumerate(recorded)]
     draws = []
-    for k, (engine, model) in enumerate(zip(engines, models, strict=True)):
-        own = model.chain.support.probabilities
+    for k, (side, model) in enumerate(zip(recorded, models, strict=True)):
+        own, engine = model.chain.support.probabilities, _engine(side, k, recorded, strata)
         if engine is None:
             draws.append(np.broadcast_to(own, (2 * _SPLITS, len(own))))
         else:
             draws.append(engine.kernels(engine.halve(0, _SPLITS, first=k)[:, 0], own))
+        del engine  # its table is large
     halves = np.stack([_encoder(result, p, q) for p, q in zip(*draws, strict=True)])
     error = np.sqrt(np.mean((halves - centre) ** 2, axis=0))
     shift = centre - halves.mean(axis=0)  # towards the truth
-    reach = float(ndtri(0.5 + 0.5 * level)) * error
+    reach = -NormalDist().inv_cdf(0.5 - 0.5 * level) * error
     low = centre - reach + _SLOW * np.minimum(shift, 0.0)
     high = centre + reach + _SLOW * np.maximum(shift, 0.0)
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

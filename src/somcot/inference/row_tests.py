@@ -18,6 +18,7 @@ recordings of one process get a mark in at most 5 % of all cases, whatever else 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -265,8 +266,6 @@ class _RowErrors(NamedTuple):
 
 def _difference_pvalues(entries: _Entries) -> Floats:
     """Exact two-sided p-values of equal probabilities: Fisher's for two recordings, binomial against a known chain."""
-    from scipy.special import bdtr, bdtrc
-
     pvalues = np.ones(len(entries.p))
     two = (entries.rows_x > 0) & (entries.rows_y > 0)
     if two.any():
@@ -279,6 +278,8 @@ def _difference_pvalues(entries: _Entries) -> Floats:
     ):
         one = (rows > 0) & (other_rows == 0)
         if one.any():
+            from scipy.special import bdtr, bdtrc  # slow to import
+
             n = rows[one].astype(np.int64)
             tails = bdtr(seen[one], n, truth[one]), bdtrc(seen[one] - 1, n, truth[one])
             pvalues[one] = np.minimum(1.0, 2.0 * np.minimum(*tails))
@@ -299,9 +300,7 @@ def _with_effect(pvalues: Floats, effect: float) -> Floats:
 
 
 def _upper_tail(value: float, error: float) -> float:
-    from scipy.special import ndtr  # as above
-
-    return float(ndtr(-value / error)) if error > 0 else (0.0 if value > 0 else 1.0)
+    return 0.5 * math.erfc(value / error / math.sqrt(2.0)) if error > 0 else (0.0 if value > 0 else 1.0)
 
 
 def benjamini_hochberg(pvalues: Floats, n_tests: int, level: float = _LEVEL) -> NDArray[np.bool_]:

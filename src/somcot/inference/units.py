@@ -27,6 +27,7 @@ from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts
+from somcot.recorded.pair_counts import add_entries
 from somcot.recorded.stationary import long_run_part
 from somcot.samples import Samples
 
@@ -48,7 +49,7 @@ __all__ = [
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
 _MOST_CELLS = 1 << 22  # entries times units up to which their table is dense
-_AT_ONCE = 1 << 18  # transitions
+_AT_ONCE = 1 << 16  # transitions: arrays that stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,27 +209,26 @@ class WholeSequences:
 
     def sums(self, weights: Floats) -> Floats:
         """Counts for `weights` of the units, (n, n_units); without strata sums of integers, so exact in any order."""
-        return np.asarray((self._table @ weights.T).T)
+        return np.asarray(weights @ self._table)
 
     @cached_property
     def _table(self) -> Floats | csr_array:
-        """Counts of each unit for each entry of the support, (n_entries, n_units); sparse if that is large."""
-        shape = len(self.support.indices), len(self.observed)
+        """Counts of each unit for each entry of the support, (n_units, n_entries); sparse if that is large."""
+        shape = len(self.observed), len(self.support.indices)
         # A dense product is faster as long as the table is small.
         if shape[0] * shape[1] <= _MOST_CELLS:
-            cells = np.zeros(shape[0] * shape[1])
-            for slot, unit in self._entries():
-                np.add.at(cells, slot * shape[1] + unit, 1.0)
-            return cells.reshape(shape)
+            table = np.zeros(shape)
+            for entries in self._entries():
+                add_entries(self.support.indptr, self.support.indices, *entries, table)
+            return table
         from scipy.sparse import coo_array
 
-        slots, units = (np.concatenate(column) for column in zip(*self._entries(), strict=True))
-        return coo_array((np.ones(len(slots)), (slots, units)), shape).tocsr()
+        rows, columns, units = (np.concatenate(parts) for parts in zip(*self._entries(), strict=True))
+        return coo_array((np.ones(len(rows)), (units, self.support.locate(rows, columns))), shape).tocsr()
 
-    def _entries(self) -> Iterator[tuple[Ints, Ints]]:
-        """The entry and the unit of each transition and of each first state, some at a time to save memory."""
-        pooled, locate = self.pooled, self.support.locate
-        index = {label: i for i, label in enumerate(pooled.states)}
+    def _entries(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Row, column and unit of each transition and of each first state, some at a time to save memory."""
+        pooled, index = self.pooled, {label: i for i, label in enumerate(self.pooled.states)}
         for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
             places = np.array([index[label] for label in recording.states], dtype=np.int64)
             cuts = np.searchsorted(bounds, np.arange(0, bounds[-1], _AT_ONCE), side="right") - 1
@@ -236,13 +236,13 @@ class WholeSequences:
                 part = slice(bounds[begin], bounds[end])
                 unit = np.repeat(units[begin:end], np.diff(bounds[begin : end + 1]))
                 now = places[recording.now[part]]
-                yield locate(now, places[recording.following[part]]), unit
+                yield now, places[recording.following[part]], unit
                 if self.parted:
-                    yield locate(np.full(len(now), pooled.n_states), now), unit
+                    yield np.full(len(now), pooled.n_states), now, unit
             if not (pooled.starts_known or recording.offsets is None):
                 first = places[recording.now[recording.offsets[:-1]]]
                 whose = units[np.searchsorted(bounds, recording.offsets[:-1])]
-                yield locate(np.full(len(first), pooled.n_states), first), whose
+                yield np.full(len(first), pooled.n_states), first, whose
 
 
 @dataclass(frozen=True, eq=False)

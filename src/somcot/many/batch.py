@@ -28,14 +28,9 @@ if TYPE_CHECKING:
     from somcot.chains import Support  # only its type: a change of `chains` should not drop the compiled code
 
 __all__ = [
-    "BatchValues",
-    "Pack",
-    "PackedTables",
-    "Tasks",
-    "compare",
-    "pack",
-    "tables",
-]
+    "BatchValues", "Pack", "PackedTables", "Recurrence", "Tasks", "compare", "compare_in_the_long_run", "pack",
+    "recurrence", "tables",
+]  # fmt: skip
 
 
 # --- Supports laid end to end
@@ -367,15 +362,7 @@ class Tasks(NamedTuple):
 
 
 class BatchValues(NamedTuple):
-    """Results on the unit-cost scale; one number for each pair of initial distributions of each task.
-
-    Attributes
-    ----------
-    distance, low, high : ndarray
-        The distance and its lower and upper bounds.
-    status : ndarray
-        0 for success.
-    """
+    """Results for each pair of initial distributions of each task, on the unit-cost scale; status 0 is success."""
 
     distance: Floats
     low: Floats
@@ -383,22 +370,26 @@ class BatchValues(NamedTuple):
     status: Floats
 
 
+@kernel
+def _prepared(t, tasks, discount):
+    """One task as a problem, with its bases, the unit cost as the first potential, and room for V."""
+    c, d = tasks.x[t], tasks.y[t]
+    n_x, n_y = tasks.whole.n[c], tasks.whole.n[d]
+    first = tasks.costs.begin[tasks.cost[t]]
+    cost = tasks.costs.values[first : first + n_x * n_y].reshape(n_x, n_y)
+    unit = _unit_of(c, tasks.whole)
+    total = np.int64(1 << 61) // unit
+    x, y = _rows_of(c, tasks.whole, total), _rows_of(d, tasks.whole, total)
+    problem = _small_problem(x, y, unit, n_x, n_y, cost, discount)
+    return problem, _new_bases(problem), cost.copy(), np.empty(problem.n)
+
+
 @kernel(name="many distances", seconds=4)
 def compare(lo, hi, tasks, discount, careful, out):
     """Run tasks lo..hi-1; with `careful` the distance is the cost of the coupling, else (1 - discount) V(start)."""
     for t in range(lo, hi):
-        c, d = tasks.x[t], tasks.y[t]
-        n_x, n_y = tasks.whole.n[c], tasks.whole.n[d]
-        first = tasks.costs.begin[tasks.cost[t]]
-        cost = tasks.costs.values[first : first + n_x * n_y].reshape(n_x, n_y)
-        unit = _unit_of(c, tasks.whole)
-        total = np.int64(1 << 61) // unit
-        x, y = _rows_of(c, tasks.whole, total), _rows_of(d, tasks.whole, total)
-        problem = _small_problem(x, y, unit, n_x, n_y, cost, discount)
+        problem, bases, table, V = _prepared(t, tasks, discount)
         n, n_starts = problem.n, problem.pair_x.size - problem.n
-        bases = _new_bases(problem)
-        table = cost.copy()
-        V = np.empty(n)
         low, high = np.zeros(n_starts), np.ones(n_starts)
         status, value, indptr, indices, data = _iterate_small(problem, table, V, bases, bases, 0.0, low, high)
         law = np.zeros(n)
@@ -414,3 +405,145 @@ def compare(lo, hi, tasks, discount, careful, out):
             else:
                 out.distance[k] = _start_value(problem, s, indptr, indices, data, (1.0 - discount) * value[n + s])
             out.distance[k] = min(max(out.distance[k], low[s]), high[s])
+
+
+# --- The long run
+
+_NEAR = 1.0 - 1e-5  # discount at which policies of the long-run average are evaluated, repeatedly
+_WARM, _ROUGH = 0.99, 0.01  # discount and accuracy of the first policy, as in `solvers.relative`
+_NARROW = 1e-12  # width of a bracket that ends the iteration
+_PATIENCE = 8  # sweeps without a better bracket
+
+
+class Recurrence(NamedTuple):
+    """Recurrent class, period and phase of every state (`core.pairs.ChainClasses`), one support after the other."""
+
+    begin: Ints
+    component: Ints
+    period: Ints
+    phase: Ints
+
+
+def recurrence(parts: Sequence[tuple[Ints, Ints, Ints]]) -> Recurrence:
+    """Lay the classes of supports end to end."""
+    sizes = np.array([len(part[0]) for part in parts], dtype=np.int64)
+    return Recurrence(_offsets(sizes)[:-1], *(_joined([part[k] for part in parts], np.int64) for k in range(3)))
+
+
+@kernel
+def _pair_classes(p, first_x, first_y, known, label):
+    """The class of each pair (`core.pairs.pair_classes`), from 0; returns their number, 0 if any pair is transient."""
+    keys, n_classes = np.empty((p.n, 3), np.int64), 0
+    for k in range(p.n):
+        i, j = first_x + p.pair_x[k], first_y + p.pair_y[k]
+        if known.component[i] < 0 or known.component[j] < 0:
+            return 0
+        a, b = known.period[i], known.period[j]
+        while b > 0:
+            a, b = b, a % b
+        one, other, shift, c = known.component[i], known.component[j], (known.phase[i] - known.phase[j]) % a, 0
+        while c < n_classes and (keys[c, 0] != one or keys[c, 1] != other or keys[c, 2] != shift):
+            c += 1
+        if c == n_classes:
+            keys[c, 0], keys[c, 1], keys[c, 2] = one, other, shift
+            n_classes += 1
+        label[k] = c
+    return n_classes
+
+
+@kernel
+def _gains(p, table, h, bases, label, low, high):
+    """Policy iteration for the long-run average, as in `solvers.relative`, from the relative value h; 0 for success.
+
+    Every h brackets the gain of each class. A policy is evaluated at a discount near 1, which leaves a small part of
+    the residual, and this is evaluated again after the next sweep: no policy needs to have a single closed set.
+    """
+    n, size = p.n, p.pair_x.size
+    below, above, value = np.empty(size), np.empty(size), np.empty(size)
+    residual, more = np.empty(n), np.empty(n)
+    least, most = np.empty(low.size), np.empty(low.size)
+    narrow, wide = _by_width(p, 0, n)
+    n_arcs = bases.cells.size
+    indptr, indices, data = np.zeros(size + 1, np.int64), np.empty(n_arcs, np.int32), np.empty(n_arcs)
+    width, waited = np.inf, 0
+    for _ in range(_SWEEPS):
+        _centre(h, label, least, most)
+        largest = 0.0
+        for k in range(n):
+            table[p.pair_x[k], p.pair_y[k]] = h[k]
+            largest = max(largest, abs(h[k]))
+        _improve(narrow, wide, p, table, bases, bases, below, above, value)
+        least[:], most[:] = np.inf, -np.inf
+        for k in range(n):
+            cost, c = p.cost[p.pair_x[k], p.pair_y[k]], label[k]
+            least[c], most[c] = min(least[c], cost + below[k] - h[k]), max(most[c], cost + above[k] - h[k])
+        before, width, rounding = width, 0.0, 8.0 * _EPS * (1.0 + largest)
+        for c in range(low.size):
+            low[c], high[c] = max(low[c], least[c] - rounding), min(high[c], most[c] + rounding)
+            width = max(width, high[c] - low[c])
+        waited = 0 if width < 0.9 * before else waited + 1
+        kernel_entries(p.pair_x, p.pair_y, p.x, p.y, p.unit, bases, p.place, indptr, indices, data)
+        if width <= max(_NARROW, 64.0 * _EPS * (1.0 + largest)) or waited >= _PATIENCE:
+            _without_cost(p, indptr[: n + 1], indices, data, label, low, high)
+            return 0
+        for k in range(n):
+            gain = low[label[k]] + (high[label[k]] - low[label[k]]) / 2.0
+            residual[k], more[k] = p.cost[p.pair_x[k], p.pair_y[k]] + value[k] - h[k] - gain, 0.0
+        m = indptr[n]
+        if not _krylov(indptr[: n + 1], indices[:m], data[:m], _NEAR, residual, more, 200 + n, 1e-8):
+            return 1
+        for k in range(n):
+            h[k] += more[k]
+    return 1
+
+
+@kernel
+def _without_cost(p, indptr, indices, data, label, low, high):
+    """The gain is exactly 0 where the policy can stay at pairs of cost 0: where no other pair can be reached."""
+    n, m = p.n, indptr[p.n]
+    seen = np.zeros(n, np.bool_)
+    for k in range(n):
+        seen[k] = p.cost[p.pair_x[k], p.pair_y[k]] > 0.0
+    turned, rows, values = np.zeros(n + 1, np.int64), np.empty(m, np.int32), np.empty(m)
+    _transpose(indptr, indices[:m], data[:m], turned, rows, values)
+    _flood(turned, rows, seen, np.flatnonzero(seen))
+    for k in range(n):
+        if not seen[k]:
+            low[label[k]], high[label[k]] = 0.0, 0.0
+
+
+@kernel
+def _centre(h, label, least, most):
+    """Subtract the middle of its class from every value."""
+    least[:], most[:] = np.inf, -np.inf
+    for k in range(h.size):
+        least[label[k]], most[label[k]] = min(least[label[k]], h[k]), max(most[label[k]], h[k])
+    for k in range(h.size):
+        h[k] -= least[label[k]] / 2.0 + most[label[k]] / 2.0
+
+
+@kernel(name="many long-run distances", seconds=5)
+def compare_in_the_long_run(lo, hi, tasks, known, out):
+    """Run tasks lo..hi-1 at discount 1; those with transient pairs are left to others (status 3)."""
+    for t in range(lo, hi):
+        problem, bases, table, V = _prepared(t, tasks, _WARM)
+        n, n_starts = problem.n, problem.pair_x.size - problem.n
+        below, above, value = np.zeros(n + n_starts), np.ones(n + n_starts), np.zeros(n + n_starts)
+        label = np.empty(n, np.int64)
+        n_classes = _pair_classes(problem, known.begin[tasks.x[t]], known.begin[tasks.y[t]], known, label)
+        low, high, status, error = np.zeros(n_classes), np.ones(n_classes), 3, 0.0
+        if n_classes > 0:
+            _iterate_small(problem, table, V, bases, bases, _ROUGH, below[n:], above[n:])
+            status = _gains(problem, table, V, bases, label, low, high)
+            # The initial pairs couple the gains of the classes they may enter.
+            for k in range(n):
+                table[problem.pair_x[k], problem.pair_y[k]] = low[label[k]] + (high[label[k]] - low[label[k]]) / 2.0
+                error = max(error, (high[label[k]] - low[label[k]]) / 2.0)
+            narrow, wide = _by_width(problem, n, n + n_starts)
+            _improve(narrow, wide, problem, table, bases, bases, below, above, value)
+        for s in range(n_starts):
+            k = tasks.begin[t] + s
+            out.low[k] = max(below[n + s] - error - 16.0 * _EPS, 0.0)
+            out.high[k] = min(above[n + s] + error + 16.0 * _EPS, 1.0)
+            out.status[k] = status if out.high[k] - out.low[k] <= _TARGET else 3
+            out.distance[k] = min(max(value[n + s], out.low[k]), out.high[k])

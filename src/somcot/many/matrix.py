@@ -275,8 +275,8 @@ def distance_matrix(
         An array if all processes share their states, or a function of two processes that returns one. Further names as
         for `costs.between`. For Trajectories as for `distance`.
     discount, horizon, rate, total
-        As for `distance`: exactly one of them; ``discount=1`` is the long-run average. All but a discount below 1 are
-        solved pair by pair, with the bits of `distance`; for data, `horizon` and `total` give no intervals.
+        As for `distance`: exactly one of them; ``discount=1`` is the long-run average. Others than a discount
+        are solved pair by pair, with the bits of `distance`; for data, `horizon` and `total` give no intervals.
     others : mapping or sequence, optional
         Processes for the columns; by default the same as the rows.
     confidence : float, optional

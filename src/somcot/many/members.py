@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,13 @@ import numpy as np
 from somcot import costs
 from somcot.cells import PointCost
 from somcot.chains import MarkovChain, Support
+from somcot.core.pairs import ChainClasses, chain_classes
 from somcot.inference.model import Model, fit
 from somcot.inference.permutation import has_memory
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import not_sparse
 from somcot.plumbing.errors import how_to_wrap
+from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.notes import Note, collected
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.labels import listing
@@ -247,6 +250,13 @@ class SharedKernel:
     starts: tuple[int, ...]
     support: Support
     n_starts: int
+
+    @cached_property
+    def classes(self) -> ChainClasses:
+        """Recurrent classes of the states."""
+        indptr, indices, probabilities = self.support
+        indptr = indptr[: len(indptr) - self.n_starts]  # the other rows are initial distributions
+        return chain_classes(Kernel(indptr, indices[: indptr[-1]], probabilities[: indptr[-1]]))
 
 
 def equal_kernels(fitted: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[SharedKernel]:

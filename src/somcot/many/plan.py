@@ -254,10 +254,13 @@ def make_plan(
     # Chains with equal kernels may be grouped only if the cost depends on the states alone.
     group = not callable(cost) and (not isinstance(cost, str) or cost == "labels")
     within = columns is rows
-    # Batches know a discount below 1; all other clocks are solved pair by pair.
-    batched = options.timing.name == "discount" and options.method in _METHODS and cost_is_known(cost, rows, columns)
+    # Batches know a discount and, of known chains, the long-run average; other clocks are solved pair by pair.
+    average = options.timing.name == "average"
+    batched = (average or options.timing.name == "discount") and options.method in _METHODS
+    batched = batched and cost_is_known(cost, rows, columns)
+    fitted = not options.estimated and not average  # whether recordings are compared as known chains
     known = [
-        [i for i, m in enumerate(side) if batched and m.model is not None and (not m.is_data or not options.estimated)]
+        [i for i, m in enumerate(side) if batched and m.model is not None and (fitted or not m.is_data)]
         for side in (rows, columns)
     ]
     kernels_x = equal_kernels(rows, known[0], group=group)
@@ -265,7 +268,7 @@ def make_plan(
     kernels_y = kernels_x if within else equal_kernels(columns, known[1], group=group)
     jobs = [
         *_exact_jobs(kernels_x, kernels_y, upper=within and options.symmetric),
-        *_single_jobs(rows, columns, options, batched=batched, exact=(set(known[0]), set(known[1]))),
+        *_single_jobs(rows, columns, options, batched=batched and not average, exact=(set(known[0]), set(known[1]))),
     ]
     kind, a, b = (np.array([job[k] for job in jobs], dtype=np.int64) for k in range(3))
     seconds = np.array([job[3] for job in jobs], dtype=np.float64)

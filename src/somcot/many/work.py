@@ -10,10 +10,19 @@ import numpy as np
 from somcot import costs
 from somcot.api import distance
 from somcot.chains import Support
-from somcot.core.pairs import cut
+from somcot.core.pairs import ChainClasses, cut
 from somcot.inference.estimate import Joint, estimate
 from somcot.inference.permutation import same_process
-from somcot.many.batch import BatchValues, Tasks, compare, pack, tables
+from somcot.many.batch import (
+    BatchValues,
+    Pack,
+    Tasks,
+    compare,
+    compare_in_the_long_run,
+    pack,
+    recurrence,
+    tables,
+)
 from somcot.many.members import Member, cost_between
 from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, UnitCost, units_of
 from somcot.plumbing.arrays import Floats, Ints
@@ -225,6 +234,7 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     book = CostBook(plan)
     supports: list[Support] = []
     n_starts: list[int] = []
+    classes: list[ChainClasses] = []
     x: list[int] = []
     y: list[int] = []
     cost, begin = [], [0]
@@ -241,10 +251,12 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
             side.append(len(supports))
             supports.append(kernel.support)
             n_starts.append(kernel.n_starts)
+            if plan.options.timing.name == "average":
+                classes.append(kernel.classes)
         solvable.append(job)
         cost.append(number)
         begin.append(begin[-1] + one.n_starts * other.n_starts)
-    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book)
+    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book, classes)
     for k, job in enumerate(solvable):
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
         start_x, start_y = (dict(zip(k.members, k.starts, strict=True)) for k in (one, other))
@@ -280,10 +292,14 @@ def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
 
 
 def _compare(
-    plan: JobPlan, lists: tuple[list[int], list[int], list[int], list[int]], supports: Any, book: CostBook
-) -> BatchValues:
+    plan: JobPlan, lists: tuple[list[int], list[int], list[int], list[int]], supports: Pack, book: CostBook,
+    classes: Sequence[ChainClasses],
+) -> BatchValues:  # fmt: skip
     x, y, cost, begin = (np.array(part, dtype=np.int64) for part in lists)
     tasks = Tasks(x, y, cost, np.ascontiguousarray(begin[:-1]), supports, tables([units.unit for units in book.units]))
     values = BatchValues(*(np.full(int(begin[-1]), np.nan) for _ in BatchValues._fields))
-    compare(0, len(x), tasks, plan.options.discount, plan.options.discount > _CAREFUL, values)
+    if plan.options.timing.name == "average":
+        compare_in_the_long_run(0, len(x), tasks, recurrence(classes), values)
+    else:
+        compare(0, len(x), tasks, plan.options.discount, plan.options.discount > _CAREFUL, values)
     return values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
@@ -74,7 +75,8 @@ def real_numbers(name: str, values: Any) -> Floats:
 
 def refuse_masks(name: str, values: object) -> None:
     """Refuse masked entries, which other functions would treat as numbers."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+    # Without this module, which takes as long to import as all of NumPy, nothing is masked.
+    if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         n = int(np.ma.getmaskarray(values).sum())
         raise ValueError(f"{name}: found masked entries ({n}); fill them, or split the data there")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.compile.jit import kernel, part
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import is_sparse_enough, real_array
 
@@ -21,16 +22,18 @@ if TYPE_CHECKING:
 __all__ = [
     "PairCounts",
     "SequenceEnds",
+    "add_entries",
     "added",
     "count_pairs",
     "from_matrix",
     "from_table",
+    "occurrences",
 ]
 
 
 # --- Counting pairs of state indices in memory proportional to the data
 
-CHUNK = 1 << 20  # pairs whose keys are in memory together
+CHUNK = 1 << 16  # pairs whose keys are in memory together: they stay in the cache
 
 
 class PairCounts(NamedTuple):
@@ -112,6 +115,60 @@ def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     keys, values = ordered[first], np.diff(first, append=len(ordered))
     return PairCounts(keys // n, keys % n, values, n)
+
+
+@kernel
+def add_entries(indptr: Ints, indices: Codes, rows: Ints, columns: Ints, units: Ints, table: Floats) -> None:
+    """Add 1 to ``table[unit, entry]`` for the entry (row, column) of a matrix, whose rows are sorted by column."""
+    for t in range(rows.size):
+        low, column = indptr[rows[t]], columns[t]
+        # At most `column` entries come before it, and exactly as many if none of them is missing.
+        at = min(low + column, indptr[rows[t] + 1] - 1)
+        while low < at and indices[at] != column:
+            middle = (low + at) // 2
+            if indices[middle] < column:
+                low = middle + 1
+            else:
+                at = middle
+        table[units[t], at] += 1.0
+
+
+@kernel
+def occurrences(keys: Codes, bounds: Ints, last: Codes, n_keys: int) -> tuple[Ints, Codes, Codes]:
+    """How often each unit has each key: units and counts of key k, from ``first[k]`` on.
+
+    Unit u has the keys from ``bounds[u]`` to ``bounds[u + 1]`` and, unless negative, ``last[u]``.
+    """
+    first, latest = np.zeros(n_keys + 1, np.int64), np.full(n_keys, -1)
+    # Twice, because it is not known beforehand how many units have a key. Sums instead of branches, which would be
+    # predicted wrongly half of the time.
+    for u in range(last.size):
+        for t in range(bounds[u], bounds[u + 1]):
+            first[keys[t] + 1] += latest[keys[t]] != u
+            latest[keys[t]] = u
+        if last[u] >= 0:
+            first[last[u] + 1] += latest[last[u]] != u
+            latest[last[u]] = u
+    for k in range(n_keys):
+        first[k + 1] += first[k]
+    units, counts = np.zeros(first[n_keys], np.int32), np.zeros(first[n_keys], np.int32)
+    place = np.empty(n_keys, np.int64)  # of the latest unit
+    for k in range(n_keys):
+        place[k], latest[k] = first[k] - 1, -1
+    for u in range(last.size):
+        for t in range(bounds[u], bounds[u + 1]):
+            _add_to(keys[t], u, latest, place, units, counts)
+        if last[u] >= 0:
+            _add_to(last[u], u, latest, place, units, counts)
+    return first, units, counts
+
+
+@part
+def _add_to(key, u, latest, place, units, counts):  # type: ignore[no-untyped-def]
+    place[key] += latest[key] != u
+    latest[key] = u
+    units[place[key]] = u
+    counts[place[key]] += 1
 
 
 def from_table(table: NDArray[np.int64], n: int) -> PairCounts:

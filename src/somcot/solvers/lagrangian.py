@@ -219,13 +219,14 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
     _exponentials(point.log_lambda_y, 0.0, lambda_y)
     # The radii of Lemma 1 for a cost of at most 1: 2 / (1 - discount) for V, three times that for alpha.
     radius = 2.0 / (1.0 - discount)
+    shift, scale = 0.0, 0.0
     for _ in range(n_steps):
         copy_to(old_x, point.marginal_x)
         copy_to(old_y, point.marginal_y)
         copy_to(old_state, point.state_law)
         copy_to(old_next, point.next_law)
         # `mu` first: the duals below take their steps at 2 m_{k+1} - m_k, which needs the new and the old marginals.
-        _move_mu(layout, point, discount, primal_step, averaging)
+        shift, scale = _move_mu(layout, point, discount, primal_step, shift, scale if averaging else 0.0)
         _move_lambda(
             layout.pair_x, layout.offset_x, layout.kernel_x, point.alpha_x, primal_step, point.log_lambda_x, layout.n_x
         )
@@ -250,6 +251,10 @@ def advance(layout, point, discount, primal_step, dual_step, n_steps, averaging)
                 point.sum_lambda_x[k] += lambda_x[k]
                 point.sum_lambda_y[k] += lambda_y[k]
                 point.sum_V[k] += point.V[k]
+    for t in range(point.log_mu.size):
+        point.log_mu[t] -= shift
+    if averaging:
+        _finish(point, scale)
 
 
 @part
@@ -266,8 +271,11 @@ def _move_alpha(offset, kernel, mass, log_lambda, lambda_, marginal, old, alpha,
 
 
 @part
-def _move_mu(layout, point, discount, step, averaging):
-    """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V), normalised; updates the marginals."""
+def _move_mu(layout, point, discount, step, shift, scale):
+    """Log mu -= step * (c - alpha_X - alpha_Y + g V' - V); updates the marginals. Returns what normalises mu.
+
+    Log mu and the sum of all mu still lack the `shift` and the `scale` of the step before, which are added in passing.
+    """
     n = layout.cost.size
     up_x, up_y, down = np.empty(point.alpha_x.size), np.empty(point.alpha_y.size), np.empty(point.V.size)
     for t in range(up_y.size):
@@ -278,46 +286,75 @@ def _move_mu(layout, point, discount, step, averaging):
         for t in range(layout.offset_x[k], layout.offset_x[k + 1]):
             # Everything that depends on the row only is added once per row, not once per cell.
             up_x[t] = step * (point.alpha_x[t] - layout.cost[k] + point.V[k])
-    # Log mu is normalised below; subtracting the maximum first keeps the exponentials from overflowing.
-    largest = _add_gathered(point.log_mu, layout.row, up_x, layout.column, up_y, layout.following, down)
-    mass = point.mass
-    _exponentials(point.log_mu, largest, mass)
-    point.marginal_y[:], point.next_law[:] = 0.0, 0.0
-    t, total = 0, 0.0
-    for k in range(n):
-        here = 0.0
+    if scale > 0.0:
+        _finish(point, scale)
+    # Log mu is normalised afterwards; subtracting the maximum first keeps the exponentials from overflowing.
+    largest = _add_terms(layout, point.log_mu, shift, up_x, up_y, down)
+    total = _marginals(layout, point, largest)
+    # log mu and the marginals are normalised together, so that both stay consistent.
+    scale = 1.0 / total
+    for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
+        for t in range(law.size):
+            law[t] *= scale
+    return largest + log(total), scale
+
+
+@part
+def _finish(point, scale):
+    """Add the normalised mu to the sum of all."""
+    for t in range(point.mass.size):
+        point.sum_mu[t] += point.mass[t] * scale
+
+
+@part
+def _add_terms(layout, logs, shift, up_x, up_y, down):
+    """Subtract `shift` from every log and add the terms of its row, column and next pair; return the maximum."""
+    largest, t = -np.inf, np.uint64(0)
+    for k in range(layout.cost.size):
+        begin, width = layout.offset_y[k], layout.offset_y[k + 1] - layout.offset_y[k]
         for i in range(layout.offset_x[k], layout.offset_x[k + 1]):
-            row = 0.0
-            for j in range(layout.offset_y[k], layout.offset_y[k + 1]):
-                row += mass[t]
-                # Marginals are sums over cells in a fixed order, so the bits do not depend on the machine.
-                point.marginal_y[j] += mass[t]
-                point.next_law[layout.following[t]] += mass[t]
-                t += 1
+            up, first = up_x[i], np.uint64(layout.following[t])
+            # Next pairs are numbered in the order of the columns, so the last one tells whether any is skipped.
+            if layout.following[t + width - np.uint64(1)] - first == width - np.uint64(1):
+                for j in range(width):
+                    logs[t + j] = (logs[t + j] - shift) + (up + up_y[begin + j] - down[first + j])
+            else:
+                for j in range(width):
+                    logs[t + j] = (logs[t + j] - shift) + (up + up_y[begin + j] - down[layout.following[t + j]])
+            for j in range(width):
+                largest = max(largest, logs[t + j])
+            t += width
+    return largest
+
+
+@part
+def _marginals(layout, point, largest):
+    """Mu before its normalisation, and its sums in a fixed order, so that the bits do not depend on the machine."""
+    mass, marginal_y, next_law = point.mass, point.marginal_y, point.next_law
+    marginal_y[:], next_law[:] = 0.0, 0.0
+    t, total = np.uint64(0), 0.0
+    for k in range(layout.cost.size):
+        here, begin, width = 0.0, layout.offset_y[k], layout.offset_y[k + 1] - layout.offset_y[k]
+        # Pair by pair, while the cells are in the fastest memory.
+        for c in range(np.uint64(layout.cells[k]), np.uint64(layout.cells[k + 1])):
+            mass[c] = exp(point.log_mu[c] - largest)
+        for i in range(layout.offset_x[k], layout.offset_x[k + 1]):
+            row, first = 0.0, np.uint64(layout.following[t])
+            for j in range(width):
+                row += mass[t + j]
+                marginal_y[begin + j] += mass[t + j]
+            if layout.following[t + width - np.uint64(1)] - first == width - np.uint64(1):  # as above
+                for j in range(width):
+                    next_law[first + j] += mass[t + j]
+            else:
+                for j in range(width):
+                    next_law[layout.following[t + j]] += mass[t + j]
+            t += width
             point.marginal_x[i] = row
             here += row
         point.state_law[k] = here
         total += here
-    # log mu and the marginals are normalised together, so that both stay consistent.
-    scale, shift = 1.0 / total, largest + log(total)
-    for law in (point.marginal_x, point.marginal_y, point.next_law, point.state_law):
-        for t in range(law.size):
-            law[t] *= scale
-    for t in range(mass.size):
-        point.log_mu[t] -= shift
-    if averaging:
-        for t in range(mass.size):
-            point.sum_mu[t] += mass[t] * scale
-
-
-@part
-def _add_gathered(logs, row, up_x, column, up_y, following, down):
-    """Add the terms of its row, column and next pair to every log; return the maximum."""
-    largest = -np.inf
-    for t in range(logs.size):
-        logs[t] += up_x[row[t]] + up_y[column[t]] - down[following[t]]
-        largest = max(largest, logs[t])
-    return largest
+    return total
 
 
 @part

@@ -157,7 +157,7 @@ def _named(name: str) -> Iterator[None]:
 
 # --- Files as batches of columns: CSV, TSV, JSON lines, Parquet, XES, and folders
 
-_BLOCKS = (1 << 17, LONGEST_LINE)  # bytes of CSV per read, hence the longest line; more only if a line needs it
+_BLOCKS = (1 << 18, LONGEST_LINE)  # bytes of CSV per read, hence the longest line; more only if a line needs it
 _NAMES = {"parquet": "Parquet", "arrow": "Arrow", "orc": "ORC"}
 
 
