@@ -346,10 +346,12 @@ def align() -> None:
 def main(arguments: Sequence[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if arguments[:1] == ["classify"]:
-            classify(Path(arguments[1]), *arguments[2:4])
-        else:
+        if arguments[:1] == ["classify"] and len(arguments) in (3, 4):
+            classify(Path(arguments[1]), *arguments[2:])
+        elif list(arguments) == ["align"]:
             align()
+        else:
+            print(__doc__)
 
 
 if __name__ == "__main__":

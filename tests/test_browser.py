@@ -188,5 +188,5 @@ def test_printed_tables_keep_their_heads_with_rows(written: dict[str, str]) -> N
 def test_matches_have_intervals_and_changes_a_direction(written: dict[str, str]) -> None:
     matches = written["demo"].partition("<h2>Which states correspond</h2>")[2].partition("</table>")[0]
     assert re.search(r"<td>product</td><td>product</td><td>8\d\.\d&nbsp;% \(\d+\.\d&nbsp;% to", matches)
-    assert "90 % confidence intervals" in written["demo"]
+    assert "90&nbsp;% confidence intervals" in written["demo"]
     assert "equal *" not in written["drift"]

@@ -48,6 +48,16 @@ def test_warnings_of_a_sweep_name_their_lag() -> None:
     assert {each.filename for each in found} == {__file__}
 
 
+def test_a_sweep_gives_each_note_once_with_its_lags() -> None:
+    sides = [np.asarray(somcot.random_walk(12, p).sample(1, 900, rng=k).now) for k, p in enumerate((0.5, 0.6))]
+    with pytest.warns(DataWarning) as found:
+        msm.lag_sweep(sides[0], sides[1], [1, 2, 5], discount=0.99)
+    notes = notes_in(found)
+    kinds = [(note.code, note.about.rpartition(": ")[2]) for note in notes if note.code == "few-visits"]
+    assert len(kinds) == len(set(kinds)) > 0
+    assert any(note.about.startswith("lag 1 (also at 2, 5)") for note in notes)
+
+
 def test_numbers_of_two_clusterings_are_asked_about() -> None:
     sides = [RNG.integers(0, n, 400) for n in (3, 5)]
     with noted("numbers-as-states", n_x=3, n_y=5):

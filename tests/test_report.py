@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import shutil
 import subprocess
@@ -125,8 +126,8 @@ def test_states_that_only_one_side_has_are_named() -> None:
     y = somcot.MarkovChain([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], states=["a", "b", "<new>"])
     result = somcot.distance(x, y, discount=0.9)
     share = 100 * result.state_law[:, 2].sum()
-    page = report.html(result, names=("May", "June"))
-    assert f"<tr><td>&lt;new&gt;</td><td>0.0&nbsp;% \u2192 {share:.1f}&nbsp;%</td><td>new</td></tr>" in page
+    page = report.html(result, names=("May", "June")).replace("&nbsp;", " ")
+    assert f"<tr><td>&lt;new&gt;</td><td>0.0 % \u2192 {share:.1f} %</td><td>new</td></tr>" in page
     rows = re.findall(r"<tr><td>(\S+)</td><td>[^<]*</td><td>(?:new|vanished|more|less|equal)</td>", page)
     assert rows[0] == "&lt;new&gt;"  # what is new comes first
     assert "<td>new</td>" not in report.html(somcot.distance(x, x, discount=0.9))
@@ -157,7 +158,7 @@ def test_the_words_follow_what_is_known() -> None:
 def test_the_order_is_that_of_a_reader_in_a_hurry() -> None:
     x, y = (somcot.random_walk(5, theta).sample(200, 20, rng=k) for k, theta in enumerate((0.3, 0.6)))
     result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9, confidence=0.9, rng=0)
-    page = report.html(result, x=x, y=y, names=("slow", "fast"), warnings=["mind the gap"])
+    page = report.html(result, x=x, y=y, names=("slow", "fast"), warnings=["mind the gap"]).replace("&nbsp;", " ")
     parts = [
         f"On about {100 * result.distance:.1f} % of the steps that matter", "With 90 % confidence", "permutation test",
         "States before and after", "Steps that differ", "is followed by", "Which states correspond", "mind the gap",
@@ -180,7 +181,7 @@ def test_steps_are_told_with_their_direction_and_mark() -> None:
     found = somcot.distance(a, b, somcot.costs.labels(a.states, b.states), discount=0.9, confidence=0.9)
     page = report.html(found, names=("May", "June"), state_name="page")
     shares = [side.chain().transition[0, 1] for side in (a, b)]
-    wanted = f"less often in June: {100 * shares[1]:.1f} % instead of {100 * shares[0]:.1f} %"
+    wanted = f"less often in June: {100 * shares[1]:.1f}&nbsp;% instead of {100 * shares[0]:.1f}&nbsp;%"
     assert f'<b>cart</b> is followed by <b>paid</b> {wanted} <span class="tag clear">significant</span>' in page
     assert "June is in a different state (page) than May." in page
     assert "May is in <b>paid</b> while June is in <b>left</b>: " in page
@@ -450,3 +451,26 @@ def test_only_the_rendering_escapes() -> None:
     assert markup([table._replace(rows=[])]) == ""
     with pytest.raises(ValueError, match="zip"):
         markup([table._replace(align="l")])
+
+
+def test_arrows_avoid_the_states_between_their_ends() -> None:
+    """On a ring of 12, a curve between two states that are not neighbours stays clear of all others."""
+    n, radius = 12, 96.0
+    angle = 2 * np.pi * (np.arange(n) + 0.5) / n - np.pi / 2
+    out = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    t = np.linspace(0.0, 1.0, 101)[:, None]
+    for i, j in itertools.permutations(range(n), 2):
+        drawn = drawings._arrow(drawings._Arrow(i, j, 1.0, "more", ""), radius * out, np.full(n, 4.0), out, radius)
+        numbers = np.array([float(v) for v in re.findall(r"-?\d+\.\d+", drawn.partition('"')[2].partition('"')[0])])
+        begin, control, end = numbers.reshape(3, 2)
+        curve = (1 - t) ** 2 * begin + 2 * t * (1 - t) * control + t**2 * end
+        others = np.delete(radius * out, [i, j], axis=0)
+        assert np.hypot(*(curve[:, None] - others[None]).transpose(2, 0, 1)).min() > 10.0
+
+
+def test_a_page_gives_two_notes_of_a_kind_and_no_end_that_looks_like_zero() -> None:
+    notes = [Note("few-visits", f"week {k}", counts=f"{k} out of 'a'", effect="interval") for k in range(5)]
+    page = markup(many_facts._notes(notes, 20).body)
+    assert re.findall(r"<li>(week \d|and \d)", page) == ["week 0", "week 1", "and 3"]
+    assert many_facts._rounded(1e-6, 0.1, "low") == "> 0"
+    assert many_facts._rounded(0.0, 0.1, "low") == "0.0000"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from somcot.chains import Support
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Mark, Table, card, record_card, shortened
-from somcot.plumbing.text import brief_record, decimals, figure, label_text, percent
+from somcot.plumbing.text import brief_record, decimals, figure, label_text, percent, percents
 
 if TYPE_CHECKING:
     from somcot.result import Result
@@ -275,9 +275,9 @@ class Findings(NamedTuple):
     def states_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 12) -> Table:
         """The first `n` states as a table, X -> Y; times only where no visits are known."""
         rows = [
-            # Fields 1 and 2 are the visits; 5 and 6 the shares of time.
+            # Fields 1 and 2 are the visits.
             (shortened(row.state), _arrow(*(_count(v) for v in row[1:3])), _arrow(*self._shares(row)),
-             _arrow(*map(percent, row[5:7])), _change(row))
+             _arrow(*percents(row.time_x, row.time_y)), _change(row))
             for row in self.states[:n]
         ]  # fmt: skip
         head = ("state", "visits", self.units, "time", self._heading)
@@ -295,12 +295,12 @@ class Findings(NamedTuple):
     def _shares(self, row: StateChange) -> tuple[str, str]:
         # Any number other than 0: without sequences the column is removed afterwards.
         x, y = self.sequences or (1, 1)
-        return percent((row.sequences_x or 0) / x), percent((row.sequences_y or 0) / y)
+        return percents((row.sequences_x or 0) / x, (row.sequences_y or 0) / y)
 
     def steps_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 5) -> Table:
         """The `n` steps whose share of all steps differs most, as a table, X -> Y."""
         rows = [
-            (shortened(s.state), shortened(s.next_state), _arrow(percent(s.time_x), percent(s.time_y)), _change(s))
+            (shortened(s.state), shortened(s.next_state), _arrow(*percents(s.time_x, s.time_y)), _change(s))
             for s in self.largest(n)
         ]  # fmt: skip
         title = f"Steps that differ most: {_arrow(*(shortened(name, 30) for name in names))}"

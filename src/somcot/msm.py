@@ -5,6 +5,7 @@ Trajectories and models are read by `somcot.readers.from_dtrajs` and `somcot.rea
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount, not_sparse
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
-from somcot.plumbing.notes import Note, collected, relayed
+from somcot.plumbing.notes import Note, collected
 from somcot.plumbing.text import figure
 from somcot.readers.array_files import from_dtrajs, from_model
 from somcot.result import Result
@@ -208,12 +209,18 @@ def lag_sweep(
         raise ValueError("lags: found none, expected at least one, such as [1, 2, 5, 10]")
     # Read again for each lag: the connected set depends on it.
     read = partial(from_dtrajs, initial=initial, connected=connected)
-    results = []
+    results, alike = [], defaultdict(list)
     for lag in lag_times:
-        a, b = (read(side, lag=lag, source=f"lag {lag}, {name}") for name, side in (("x", x), ("y", y)))
-        with relayed(f"lag {lag}"):  # the lag from which on no notes occur is informative
+        with collected() as notes:
+            a, b = (read(side, lag=lag, source=name) for name, side in (("x", x), ("y", y)))
             # The discount is per frame: discount^lag per step keeps the horizon in time.
             results.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
+        for note in notes:
+            alike[note.code, note.about].append((lag, note))
+    # Once each, with its lags: the lag from which on no notes occur is informative.
+    for (lag, note), *others in alike.values():
+        also = f" (also at {', '.join(str(k) for k, _ in others)})" if others else ""
+        warn(note.within(f"lag {lag}{also}"), DataWarning)
     _warn_of_numbers(cost, a, b)
     return LagSweep(lag_times, tuple(results))
 

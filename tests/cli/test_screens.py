@@ -121,9 +121,9 @@ def test_sections_of_every_kind() -> None:
     assert lines[0].startswith("\u256d\u2500 [title]")
     assert "p-value  0.01" in lines[3]
     rest = lines[5:]
-    assert rest[:3] == ["Parts", "Visits", f"page{' ' * 24}  visits"]
-    assert rest[3] == f"[b]home[/b]{' ' * 17}      12"
-    assert rest[4] == f"{'x' * 27}\u2026       3"
+    assert rest[:3] == ["Parts", "Visits", f"page{' ' * 36}  visits"]
+    assert rest[3] == f"[b]home[/b]{' ' * 29}      12"
+    assert rest[4] == f"{'x' * 19}\u2026{'x' * 20}       3"
     assert rest[5:] == ["1. one", "2. two", "Notes", "- mind the gap"]
 
 
@@ -133,6 +133,27 @@ def test_only_attributes_with_values_are_called_known(tmp_path: Path) -> None:
     shown = " ".join(CliRunner().invoke(app, ["info", str(tmp_path / "a.json")]).stdout.split())
     assert "task, agent are known" in shown
     assert "cost" not in shown
+
+
+def test_several_files_are_described_and_one_is_one(tmp_path: Path) -> None:
+    texts = {"a": "s,go\ns,stop\n", "b": "s,go\ns,stop\nt,go\nt,stop\nt,go\n"}
+    for name, rows in texts.items():
+        (tmp_path / f"{name}.csv").write_text(f"sequence,state\n{rows}")
+    run = ["info", *(str(tmp_path / f"{name}.csv") for name in texts)]
+    shown = " ".join(CliRunner().invoke(app, run).stdout.split())
+    assert "1 transition in 1 sequence, 2 states" in shown
+    assert "3 transitions in 2 sequences, 2 states" in shown
+    lines = CliRunner().invoke(app, [*run, "--json"]).stdout.splitlines()
+    assert [json.loads(line)["n_episodes"] for line in lines] == [1, 2]
+
+
+def test_labels_that_begin_alike_differ_on_the_screen(tmp_path: Path) -> None:
+    names = [f"Amend Request for Quotation of the Requester{more}" for more in ("", " Manager")]
+    rows = "".join(f"{k},{name}\n" for k in range(9) for name in names)
+    (tmp_path / "log.csv").write_text(f"sequence,state\n{rows}")
+    shown = CliRunner().invoke(app, ["info", str(tmp_path / "log.csv"), "--end", "left"]).stdout
+    lines = [line.split("  ")[0] for line in shown.splitlines() if line.startswith("Amend")]
+    assert len(set(lines)) == len(names)
 
 
 def test_notes_have_codes_and_at_most_two_are_alike() -> None:

@@ -211,7 +211,7 @@ def test_a_column_called_week_goes_first() -> None:
             "season",
             "there is no column 'season', and it is none of day, week",
         ),
-        ({"time": ["2026-05-01", None], "state": ["a", "b"]}, "day", "the entry is missing"),
+        ({"time": ["2026-05-01", None], "state": ["a", "b"]}, "day", "the time is missing, so the day is unknown"),
         ({"time": ["2026-05-01", "2026-05-02"], "state": ["a", "b"]}, 7, "by: found 7"),
     ],
 )

@@ -16,6 +16,7 @@ from somcot.cli.options import Reading, VectorOptions, flag
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
+from somcot.plumbing.text import number_of
 from somcot.problem import ChainOrData, Data
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
@@ -425,14 +426,14 @@ def read_in_cells(files: Sequence[str], reading: Reading, vectors: VectorOptions
     first = recordings[0]
     for path, data in zip(files, recordings, strict=True):
         if data.d != first.d:
-            raise ValueError(f"{path}: has {_coordinates(data)}, but {files[0]} has {first.d}; give all the same")
+            raise ValueError(
+                f"{path}: has {number_of(data.d, 'coordinate')}, but {files[0]} has {first.d}; give all the same"
+            )
     if isinstance(scale, list) and len(scale) != first.d:
-        raise ValueError(f"--scale: found {len(scale)} numbers, expected one, or one for each of {_coordinates(first)}")
+        raise ValueError(
+            f"--scale: found {len(scale)} numbers, expected one, or one for each of {number_of(first.d, 'coordinate')}"
+        )
     return Vectors(tuple(files), recordings, "euclidean" if cost == "labels" else cost, n_cells, scale)
-
-
-def _coordinates(data: Trajectories) -> str:
-    return f"{data.d} coordinate{'' if data.d == 1 else 's'}"
 
 
 def _options(reading: Reading) -> dict[str, Any]:

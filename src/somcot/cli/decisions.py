@@ -275,7 +275,9 @@ def markdown(content: Mapping[str, Any], names: tuple[str, str]) -> str:
 
 
 def _size(facts: Mapping[str, Any]) -> str:
-    return f"{facts['n_episodes']:,} sequences, {facts['n_transitions']:,} transitions"
+    from somcot.plumbing.text import number_of
+
+    return f"{number_of(facts['n_episodes'], 'sequence')}, {number_of(facts['n_transitions'], 'transition')}"
 
 
 def _change_lines(content: Mapping[str, Any], names: tuple[str, str]) -> list[str]:
@@ -400,6 +402,7 @@ def baseline(
     from somcot.cli.inputs import known_attributes, read_processes
     from somcot.cli.output import caught, check_targets, console, print_json
     from somcot.cli.screens import show_notes, show_written
+    from somcot.plumbing.text import number_of
     from somcot.samples import Samples
 
     if out.suffix.lower() != ".somcot":
@@ -428,8 +431,8 @@ def baseline(
         return 0
     kept = ", ".join(known_attributes(recording)) or "none"
     console().print(
-        f"{recording.n_episodes:,} sequences, {recording.n_transitions:,} transitions, {recording.n_states:,} states, "
-        f"{facts['n_bytes']:,} bytes; attributes: {kept}"
+        f"{number_of(recording.n_episodes, 'sequence')}, {number_of(recording.n_transitions, 'transition')}, "
+        f"{number_of(recording.n_states, 'state')}, {facts['n_bytes']:,} bytes; attributes: {kept}"
     )
     show_written(console(), (out,))
     show_notes(console(), messages)

@@ -216,12 +216,18 @@ def metric(
 
 
 def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File to describe, or - for standard input.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files to describe, or - for standard input.")],
     *,
     json: Json = False,
     reading: Reading,
 ) -> int:
-    """Describe a file, and estimate the time and memory of a distance."""
+    """Describe files, and estimate the time and memory of a distance."""
+    for file in files:
+        _describe(file, reading, json=json)
+    return 0
+
+
+def _describe(file: str, reading: Reading, *, json: bool) -> None:
     from somcot.cli import screens
     from somcot.cli.inputs import estimate_size, read_processes
     from somcot.cli.output import caught, chain_of, console, print_json, process_facts
@@ -235,7 +241,7 @@ def info(
         size = estimate_size(chain, chain, from_data=isinstance(value, Samples))
     if not json:
         screens.show_info(console(), process, size, messages)
-        return 0
+        return
     recorded = value if isinstance(value, Samples) else None
     content = process_facts(process) | {
         "somcot": somcot.__version__,
@@ -248,4 +254,3 @@ def info(
         "warnings": messages,
     }
     print_json(content)
-    return 0

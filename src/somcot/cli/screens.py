@@ -19,8 +19,8 @@ from somcot.cli.inputs import NamedProcess, Size, duration, known_attributes, re
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Bullets, Fact, Item, Lead, Mark, Notes, Picture, Section, Table
-from somcot.plumbing.notes import Note
-from somcot.plumbing.text import label_text, listed_label, percent, shown_pvalue
+from somcot.plumbing.notes import Note, few_alike
+from somcot.plumbing.text import label_text, listed_label, number_of, percent, shown_pvalue
 from somcot.result import Status
 from somcot.samples import Samples
 
@@ -49,7 +49,7 @@ __all__ = [
 _TOP = 5
 _MATCHES = 8
 _MATRIX = 12
-_LABEL = 28
+_LABEL = 40
 # The facts about the computation that a terminal shows; the report has all.
 _FACTS = (
     "distance", "interval", "before_end", "mix", "truth", "proved", "counted", "before", "method", "reason", "tests",
@@ -100,12 +100,8 @@ def _table(table: Table) -> Grid:
     for name, side in zip(table.head, table.align, strict=True):
         grid.add_column(Text(name), justify="right" if side == "r" else "left", overflow="fold")
     for row in table.rows:
-        grid.add_row(*(Text(_cut(cell), style="bold" if isinstance(cell, Mark) else "") for cell in row))
+        grid.add_row(*(Text(label_text(cell, _LABEL), style="bold" if isinstance(cell, Mark) else "") for cell in row))
     return grid
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
 def _notes(notes: Notes) -> Group:
@@ -121,10 +117,7 @@ def show_notes(console: Console, messages: Iterable[str], *, most: int = 100) ->
     """Print notes, at most `most` of them and two of a kind."""
     # Several parts of a computation may issue the same note.
     notes = list(dict.fromkeys(messages))
-    kinds: dict[str, list[str]] = {}
-    for note in notes:
-        kinds.setdefault(note.code if isinstance(note, Note) else note, []).append(note)
-    kept = [note for alike in kinds.values() for note in alike[:_ALIKE]][:most]
+    kept = few_alike(notes)[:most]
     more = [f"and {len(notes) - len(kept)} more (--json has all)"] if len(notes) > len(kept) else []
     if notes:
         console.print(_notes(Notes([*kept, *more])))
@@ -322,14 +315,14 @@ def _ends(samples: Samples) -> str:
 def _described(facts: dict[str, Any]) -> str:
     """The kind and sizes of a process, on one line."""
     if facts["kind"] == "rates":
-        return f"known rates, {facts['n_states']:,} states, {facts['n_transitions']:,} jumps"
+        return f"known rates, {number_of(facts['n_states'], 'state')}, {number_of(facts['n_transitions'], 'jump')}"
     if facts["kind"] == "chain":
-        sizes = f"{facts['n_states']:,} states, {facts['n_transitions']:,} transitions"
+        sizes = f"{number_of(facts['n_states'], 'state')}, {number_of(facts['n_transitions'], 'transition')}"
         return f"known chain, {sizes}; start: {facts['start']}"
-    data = f"{facts['n_transitions']:,} transitions in {facts['n_episodes']:,} sequences"
+    data = f"{number_of(facts['n_transitions'], 'transition')} in {number_of(facts['n_episodes'], 'sequence')}"
     if facts["kind"] == "vectors":
-        return f"{data}, {facts['n_coordinates']} coordinate{'' if facts['n_coordinates'] == 1 else 's'}"
-    return f"{data}, {facts['n_states']:,} states"
+        return f"{data}, {number_of(facts['n_coordinates'], 'coordinate')}"
+    return f"{data}, {number_of(facts['n_states'], 'state')}"
 
 
 def _names(labels: Sequence[Hashable], most: int = 10) -> str:
@@ -343,7 +336,6 @@ _PROCESSES = 12  # more processes are listed as pairs instead of a matrix
 _PAIRS = 10  # nearest and farthest pairs listed
 _COMPARISONS = 40  # comparisons of periods listed
 _FEW_NOTES = 8
-_ALIKE = 2  # notes with the same code, about different groups or periods
 
 
 def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
@@ -416,9 +408,9 @@ def _pair_table(matrix: DistanceMatrix) -> Grid:
 
 
 def _interval_ends(row: Mapping[str, Any]) -> str:
-    from somcot.many.drift import short
+    from somcot.many.drift import short, short_low
 
-    return "" if row["low"] is None else f"[{short(row['low'])}, {short(row['high'])}]"
+    return "" if row["low"] is None else f"[{short_low(row['low'])}, {short(row['high'])}]"
 
 
 def show_selection(screen: Console, name: Hashable, selection: Selection, notes: Sequence[str]) -> None:

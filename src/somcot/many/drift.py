@@ -27,7 +27,7 @@ from somcot.plumbing.text import label_text, meter
 from somcot.result import Result
 from somcot.samples import Samples
 
-__all__ = ["Change", "Drift", "drift", "holm", "short"]
+__all__ = ["Change", "Drift", "drift", "holm", "short", "short_low"]
 
 LEAST = 30  # transitions; shorter periods are left out
 # Notes about single distances that do not apply here: every distance has a test, and all periods share their states.
@@ -149,7 +149,8 @@ class Drift:
         return (
             f"It changed: {len(alarms)} of {len(self.changes)} comparisons over {n} periods are significant. "
             f"The first is {_name(first.period)} against {_name(first.against)}; the largest is {_name(top.period)} "
-            f"against {_name(top.against)}, at distance {short(top.distance)} ({short(top.low)} to {short(top.high)})."
+            f"against {_name(top.against)}, at distance {short(top.distance)} ({short_low(top.low)} to "
+            f"{short(top.high)})."
         )
 
     def __repr__(self) -> str:
@@ -354,6 +355,17 @@ def short(value: float) -> str:
     ('0.1235', '0.0000', '1.2346e+05')
     """
     return f"{value:.4f}" if not abs(value) >= 1e4 else f"{value:.5g}"
+
+
+def short_low(low: float) -> str:
+    """The lower end of an interval; one that is not 0 does not look like 0.
+
+    Examples
+    --------
+    >>> short_low(0.12345), short_low(1e-6), short_low(0.0)
+    ('0.1235', '> 0', '0.0000')
+    """
+    return "> 0" if 0.0 < low < 0.00005 else short(low)
 
 
 def _name(label: Hashable) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from somcot.plumbing.arrays import Array, Floats
+from somcot.plumbing.html import pull
 from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
@@ -106,12 +107,16 @@ def ring(ax: Axes, labels: Sequence[Hashable], times: Floats, edges: Sequence[st
     area = 40 + 360 * times / max(float(times.max(initial=0.0)), 1e-300)
     for arrow in arrows:
         begin, end = place[arrow.i], place[arrow.j]
-        shrink = [2.0 + np.sqrt(area[k]) / 2.0 for k in (arrow.i, arrow.j)]
-        route: dict[str, Any] = {
-            "posA": tuple(begin), "posB": tuple(end), "connectionstyle": "arc3,rad=0.2", "shrinkA": shrink[0],
-            "shrinkB": shrink[1],
-        }  # fmt: skip
-        if arrow.i == arrow.j:  # a loop outside of the circle
+        if arrow.i != arrow.j:
+            across = np.array([end[1] - begin[1], begin[0] - end[0]])
+            # Bent to the right of its direction, and away from the states between the two.
+            inwards = pull(arrow.i, arrow.j, len(labels)) * float(-0.5 * (begin + end) @ across / (across @ across))
+            shrink = [2.0 + np.sqrt(area[k]) / 2.0 for k in (arrow.i, arrow.j)]
+            route: dict[str, Any] = {
+                "posA": tuple(begin), "posB": tuple(end), "connectionstyle": f"arc3,rad={0.2 + inwards}",
+                "shrinkA": shrink[0], "shrinkB": shrink[1],
+            }  # fmt: skip
+        else:  # a loop outside of the circle
             side = np.array([-begin[1], begin[0]])
             corners = [1.04 * begin - 0.05 * side, 1.3 * begin - 0.16 * side, 1.3 * begin + 0.16 * side]
             route = {"path": Path([*corners, 1.05 * begin + 0.05 * side], [1, 4, 4, 4]), "shrinkA": 0, "shrinkB": 0}

@@ -41,6 +41,7 @@ __all__ = [
     "histogram",
     "markup",
     "place_labels",
+    "pull",
     "record_card",
     "scale",
     "shortened",
@@ -245,7 +246,8 @@ def _item(item: Item) -> str:
 
 def _inline(line: Line | Fact) -> str:
     pieces = (line,) if isinstance(line, str) else line
-    return "".join(_TEXTS.get(type(piece), "{}").format(escape(str(piece))) for piece in pieces)
+    text = "".join(_TEXTS.get(type(piece), "{}").format(escape(str(piece))) for piece in pieces)
+    return text.replace(" %", "&nbsp;%")  # a line does not break between a number and its unit
 
 
 def _table(table: Table) -> str:
@@ -253,28 +255,22 @@ def _table(table: Table) -> str:
     kinds = [' class="n"' if side == "r" else "" for side in table.align]
     head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
     rows = (
-        # A narrow column breaks between two numbers, not between a number and its unit.
-        "".join(
-            f"<td{kind}>{_inline(cell).replace(' %', '&nbsp;%')}</td>" for kind, cell in zip(kinds, row, strict=True)
-        )
-        for row in table.rows
+        "".join(f"<td{kind}>{_cell(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in table.rows
     )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>' if body else ""
 
 
-def shortened(label: Hashable, longest: int = 60) -> str:
-    """A long label with its middle omitted, since long labels, such as paths, often differ only at the end.
+def _cell(cell: str) -> str:
+    # Two numbers stay on one line; labels may be broken at an arrow.
+    text = _inline(cell)
+    return text.replace(" \u2192 ", "&nbsp;\u2192&nbsp;") if cell[:1].isdigit() else text
 
-    Examples
-    --------
-    >>> shortened("visits of the shop in May.csv", 16)
-    'visits … May.csv'
-    """
-    text = label_text(label, 10_000)
-    end = longest // 2
-    return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[-end:]}"
+
+def shortened(label: Hashable, longest: int = 60) -> str:
+    """A label for a table, which has more room than a figure."""
+    return label_text(label, longest)
 
 
 # --- Notebook cards: HTML without scripts.
@@ -434,6 +430,18 @@ def place_labels(points: Floats, anchors: list[int], widths: Floats, height: flo
         corners[k] = places[np.argmin(np.round(covered / height**2, 6))]
         taken.append(np.concatenate([corners[k], corners[k] + size]))
     return corners
+
+
+def pull(i: int, j: int, n: int) -> float:
+    """How far the arrow between two of `n` places on a circle is bent towards its centre: by 0 between neighbours.
+
+    Examples
+    --------
+    >>> pull(0, 1, 12), pull(0, 10, 12)
+    (0.0, 0.45)
+    """
+    between = min(abs(i - j), n - abs(i - j))
+    return 0.9 * (1.0 - 1.0 / between)
 
 
 def _overlap(boxes: Floats, others: Floats) -> Floats:

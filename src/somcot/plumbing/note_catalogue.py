@@ -455,6 +455,9 @@ CATALOGUE: dict[str, Kind] = {
         "times such as 2026-05-01T12:00:00, or name a column with the periods: [[by=COLUMN]]",
         "Plain numbers do not say which day or week they belong to. Write dates, or add a column that names the period "
         "of each row."),
+    "row-without-period": Kind(ERROR, "{place}, column {column!r}: the time is missing, so the {period} is unknown; "
+        "fill it in, remove the row, or name a column with the periods: [[by=COLUMN]]",
+        "Splitting by day, week or month needs the time of every row. Traces of some agents have none."),
     "gap-without-times": Kind(ERROR, "gap cuts by time, but no column holds times; pass [[time=COLUMN]]",
         "A gap is a pause between two rows, which needs the time of each row. Name the column with the times."),
     "row-without-state": Kind(ERROR, "{place} has no {state} ({n:,} such row(s)); fill it in, remove it, or pass "

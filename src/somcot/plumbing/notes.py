@@ -32,6 +32,7 @@ __all__ = [
     "codes",
     "collected",
     "explained",
+    "few_alike",
     "in_words",
     "page",
     "pattern",
@@ -286,6 +287,20 @@ def arranged(
     # Two notes may read the same for this reader; each text is given once.
     rows = dict.fromkeys(_joint(group, names or {}, spelling) for group in groups.values())
     return sorted(rows, key=lambda note: note.severity if isinstance(note, Note) else len(Severity))
+
+
+def few_alike(notes: Iterable[str], most: int = 2) -> list[str]:
+    """Each note once, and at most `most` with the same code, about different periods or groups.
+
+    Examples
+    --------
+    >>> few_alike([*(Note("empty-traces", name, n=2) for name in "abc"), "old"], 1)
+    ['a: 2 traces have no event', 'old']
+    """
+    kinds: dict[str, list[str]] = {}
+    for note in dict.fromkeys(notes):
+        kinds.setdefault(note.code if isinstance(note, Note) else note, []).append(note)
+    return [note for alike in kinds.values() for note in alike[:most]]
 
 
 def _sameness(note: str) -> object:

@@ -23,7 +23,9 @@ __all__ = [
     "listed_label",
     "lower_end",
     "meter",
+    "number_of",
     "percent",
+    "percents",
     "seconds",
     "shown_fields",
     "shown_pvalue",
@@ -48,12 +50,14 @@ def shown_pvalue(pvalue: float | None) -> str:
 
 
 def label_text(label: Hashable, longest: int = LONGEST) -> str:
-    """A label as plain text, shortened; not yet escaped.
+    """A label as plain text; of a long one the middle is omitted, since long labels often differ only at the end.
+
+    Not yet escaped.
 
     Examples
     --------
-    >>> label_text(("home", 3)), label_text("x" * 30, 8)
-    ('home, 3', 'xxxxxxx…')
+    >>> label_text(("home", 3)), label_text("visits of the shop in May.csv", 16)
+    ('home, 3', 'visits … May.csv')
 
     Leading and trailing blanks are made visible by quotes:
 
@@ -63,7 +67,8 @@ def label_text(label: Hashable, longest: int = LONGEST) -> str:
     text = ", ".join(map(_visible, label)) if isinstance(label, tuple) else _visible(label)
     # Control characters could move the cursor of a terminal.
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    end = longest // 2
+    return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[-end:]}"
 
 
 def _visible(label: object) -> str:
@@ -143,6 +148,33 @@ def percent(share: float) -> str:
     ('11.8 %', '100.0 %', '< 0.1 %', '0.0 %')
     """
     return "< 0.1 %" if 0.0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def percents(before: float, after: float) -> tuple[str, str]:
+    """Two shares in percent, with as many decimals as different ones need to look different.
+
+    Examples
+    --------
+    >>> percents(0.25, 0.5), percents(0.07012, 0.06981)
+    (('25.0 %', '50.0 %'), ('7.01 %', '6.98 %'))
+    """
+    texts = percent(before), percent(after)
+    for decimals in range(2, 5):
+        if before == after or texts[0] != texts[1]:
+            break
+        texts = f"{100 * before:.{decimals}f} %", f"{100 * after:.{decimals}f} %"
+    return texts
+
+
+def number_of(n: int, one: str) -> str:
+    """A number and what it counts.
+
+    Examples
+    --------
+    >>> number_of(1, "sequence"), number_of(1200, "state")
+    ('1 sequence', '1,200 states')
+    """
+    return f"{n:,} {one}" if n == 1 else f"{n:,} {one}s"
 
 
 def brief(value: object) -> str:

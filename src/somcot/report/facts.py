@@ -38,7 +38,7 @@ from somcot.plumbing.html import (
     scale,
     shortened,
 )
-from somcot.plumbing.text import decimals, figure, label_text, percent, seconds
+from somcot.plumbing.text import decimals, figure, label_text, percent, percents, seconds
 from somcot.problem import ChainOrData, Data
 from somcot.report import svg
 from somcot.report.sentences import (
@@ -399,7 +399,7 @@ def pairs(about: ReportInput, shares: Contributions | None) -> Table:
 def transitions(about: ReportInput, shares: Contributions) -> Table:
     """Contributions of transitions: difference of probabilities times the sensitivity of the distance."""
     rows = [
-        (shortened(t.state), shortened(t.next_state), percent(t.probability_x), percent(t.probability_y),
+        (shortened(t.state), shortened(t.next_state), *percents(t.probability_x, t.probability_y),
          decimals(t.amount), *_error(t))
         for t in shares.transitions
     ]  # fmt: skip

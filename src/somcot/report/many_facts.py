@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from somcot.live.monitor import Monitor
-from somcot.many.drift import Change, Drift, short
+from somcot.many.drift import Change, Drift, short, short_low
 from somcot.many.record import DistanceMatrix
 from somcot.plumbing.html import (
     Code,
@@ -29,8 +29,8 @@ from somcot.plumbing.html import (
     card,
     escape,
 )
-from somcot.plumbing.notes import arranged, in_words
-from somcot.plumbing.text import decimals, label_text, percent
+from somcot.plumbing.notes import arranged, few_alike, in_words
+from somcot.plumbing.text import decimals, label_text, percents
 from somcot.report import svg
 from somcot.report.pages import page, write_page
 from somcot.report.sentences import findings_in_words
@@ -227,23 +227,26 @@ def matrix_pairs(matrix: DistanceMatrix) -> Table:
     top = max((row["distance"] for row in rows if row["distance"] is not None), default=1.0)
     cells = [
         (_name(row["x"]), _name(row["y"]),
-         *("" if row[key] is None else _rounded(row[key], top) for key in used), label_text(row["status"], 120))
+         *("" if row[key] is None else _rounded(row[key], top, key) for key in used), label_text(row["status"], 120))
         for row in rows
     ]  # fmt: skip
     table = Table(("", "", *(names[key] for key in used), "why"), cells, f"ll{'r' * len(used)}l")
     return table if matrix.reasons else table.without("why")
 
 
-def _rounded(value: float, top: float) -> str:
+def _rounded(value: float, top: float, key: str = "") -> str:
     """Four decimals for distances of ordinary size, so that columns align."""
+    if key == "low" and 1e-3 <= top < 1e4:
+        return short_low(value)
     return f"{value:.4f}" if 1e-3 <= top < 1e4 else f"{value:.4g}"
 
 
 def _notes(messages: Iterable[str], most: int) -> Section:
     # Notes on single processes are joined, so that each is there once.
-    shown = [label_text(message, 2000) for message in arranged(messages, spelling=in_words)]
-    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
-    return Section("notes", "", [Notes([*shown[:most], *more])] if shown else [])
+    every = arranged(messages, spelling=in_words)
+    shown = [label_text(message, 2000) for message in few_alike(every)[:most]]
+    more = [f"and {len(every) - len(shown)} more"] if len(every) > len(shown) else []
+    return Section("notes", "", [Notes([*shown, *more])] if shown else [])
 
 
 def _again(command: str | None) -> list[Section]:
@@ -304,7 +307,7 @@ def changes(drift: Drift) -> Table:
     sizes = dict(zip(drift.periods, drift.transitions, strict=True))
     rows = [
         (_name(c.period), f"{sizes[c.period]:,}", _name(c.against),
-         *map(short, (c.distance, c.low, c.high, c.pvalue, c.adjusted)),
+         short(c.distance), short_low(c.low), *map(short, (c.high, c.pvalue, c.adjusted)),
          Mark("changed") if c.adjusted <= drift.level else "")
         for c in drift.changes
     ]  # fmt: skip
@@ -317,8 +320,8 @@ def causes(drift: Drift, most: int) -> Table:
     before, after = _name(drift.largest.against), _name(drift.largest.period)
     steps = () if drift.result.makeup is None else drift.result.contributions(most).transitions
     rows = [
-        (_name(s.state), _name(s.next_state), Mark("significant") if s.marked else "", percent(s.probability_x),
-         percent(s.probability_y), short(s.amount))
+        (_name(s.state), _name(s.next_state), Mark("significant") if s.marked else "",
+         *percents(s.probability_x, s.probability_y), short(s.amount))
         for s in steps
     ]  # fmt: skip
     # Marks are next to the names, so that they are visible on a phone.

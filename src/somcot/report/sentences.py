@@ -17,7 +17,7 @@ from somcot.inference.row_tests import rows_pvalue
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag, check_kind, check_names
 from somcot.plumbing.notes import Spelling, arranged, codes, python_spelling
-from somcot.plumbing.text import figure, label_text, lower_end, percent
+from somcot.plumbing.text import figure, label_text, lower_end, number_of, percent, percents
 from somcot.result import Bounds, Claim, Result
 
 __all__ = [
@@ -325,7 +325,7 @@ def findings_in_words(found: Findings, names: tuple[str, str]) -> str:
         steps = [s for s in steps if not {s.state, s.next_state} & whole]
         listed = [_visited(row, found, side) for row in states[:_NAMED]]
         if steps:
-            arrows = [f"{label_text(s.state, 40)} \u2192 {label_text(s.next_state, 40)}" for s in steps[:_NAMED]]
+            arrows = [f"{label_text(s.state, 60)} \u2192 {label_text(s.next_state, 60)}" for s in steps[:_NAMED]]
             listed.append(f"the step{'s' if len(arrows) > 1 else ''} {', '.join(arrows)}")
         if listed:
             more = len(states) + len(steps) - len(states[:_NAMED]) - len(steps[:_NAMED])
@@ -343,17 +343,17 @@ def _first_marked(found: Findings) -> str:
     """The significant step whose share differs most, or the first significant state if there is no such step."""
     for step in (*found.largest(1), *found.steps):  # `largest` leaves out steps with equal shares
         if step.marked:
-            return f"{label_text(step.state, 40)} \u2192 {label_text(step.next_state, 40)}"
-    return label_text(next(row.state for row in found.states if row.marked), 40)
+            return f"{label_text(step.state, 60)} \u2192 {label_text(step.next_state, 60)}"
+    return label_text(next(row.state for row in found.states if row.marked), 60)
 
 
 def _visited(row: StateChange, found: Findings, side: int) -> str:
     n = (row.visits_x, row.visits_y)[side]
     units = (row.sequences_x, row.sequences_y)[side]
     if n is None or units is None or found.sequences is None:
-        return label_text(row.state, 40)
+        return label_text(row.state, 60)
     share = percent(units / found.sequences[side])
-    return f"{label_text(row.state, 40)} ({n:,} visit{'s' if n != 1 else ''}, {share} of the {found.units})"
+    return f"{label_text(row.state, 60)} ({number_of(n, 'visit')}, {share} of the {found.units})"
 
 
 def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
@@ -366,7 +366,8 @@ def more_or_less(step: TransitionShare, names: tuple[str, str]) -> str:
     'less often in June: 25.0 % instead of 50.0 %'
     """
     often = "more" if step.probability_y > step.probability_x else "less"
-    return f"{often} often in {names[1]}: {percent(step.probability_y)} instead of {percent(step.probability_x)}"
+    x, y = percents(step.probability_x, step.probability_y)
+    return f"{often} often in {names[1]}: {y} instead of {x}"
 
 
 def sentence(result: Result, names: tuple[str, str] = ("X", "Y")) -> str:

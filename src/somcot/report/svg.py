@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from somcot.cells import Cells
 from somcot.contributions import Findings
 from somcot.plumbing.arrays import Bools, Floats
-from somcot.plumbing.html import escape, place_labels, shortened
+from somcot.plumbing.html import escape, place_labels, pull, shortened
 from somcot.plumbing.text import LONGEST, figure, label_text
 from somcot.samples import Samples
 
@@ -257,7 +257,7 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
     # Square roots: areas are proportional to time.
     sizes = 4 + 10 * np.sqrt(times / max(float(times.max(initial=0.0)), 1e-300))
     loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
-    parts = [_arrow(arrow, places, sizes, out) for arrow in arrows]
+    parts = [_arrow(arrow, places, sizes, out, radius) for arrow in arrows]
     for i, name in enumerate(names):
         (x, y), (across, down) = places[i].tolist(), out[i].tolist()
         reach = sizes[i] + (34 if i in loops else 8)
@@ -271,7 +271,7 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
     return svg(2 * (room + radius), 2 * radius + 108, body, title, fluid=True)
 
 
-def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats) -> str:
+def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats, radius: float) -> str:
     """A curve, so that the two directions between two states do not overlap, and its head; a loop points outwards."""
     i, j, share, kind, style = arrow
     width = 0.8 + 4.2 * share
@@ -281,9 +281,9 @@ def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats) -> str:
         side = np.array([-out[i, 1], out[i, 0]])
         controls = [begin + (sizes[i] + 26) * out[i] + sign * 16 * side for sign in (-1, 1)]
     else:
-        along = end - begin
-        # Bent to the right of its direction.
-        controls = [(begin + end) / 2 + 0.16 * np.array([-along[1], along[0]])]
+        along, inwards = end - begin, -0.5 * radius * (out[i] + out[j])
+        # Bent to the right of its direction, and away from the states between the two.
+        controls = [(begin + end) / 2 + 0.16 * np.array([-along[1], along[0]]) + pull(i, j, len(out)) * inwards]
     first, last = controls[0] - begin, controls[-1] - end
     first, last = first / np.hypot(*first), last / np.hypot(*last)
     begin, tip = begin + sizes[i] * first, end + (sizes[j] + 1) * last

@@ -12,6 +12,7 @@ import re
 import select
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from somcot.readers.opening import format_of
 from somcot.readers.tables import ArrowArray, ArrowTable, ArrowType
 from somcot.readers.tables.columns import ColumnRoles, is_whole
 from somcot.readers.tables.file_tables import LONGEST_LINE
-from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types, with_times
+from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types, to_iso, with_times
 from somcot.readers.tables.rotation import LogFile, Place
 
 __all__ = ["BrokenLineError", "EventBlock", "Feed", "Header", "Place", "csv_options", "explain"]
@@ -106,9 +107,10 @@ class Header(NamedTuple):
         try:
             columns = [column.strip() for column in next(csv.reader([text], delimiter=mark), [])]
         except csv.Error as error:
-            raise ValueError(
-                f"{name}: line 1 is no header ({str(error).partition(' - ')[0]}); check line ends and quotes"
-            ) from None
+            why = "check line ends and quotes"
+            if "\r" in text:
+                why = r"lines end with a carriage return alone, convert them: tr '\r' '\n' < OLD > NEW"
+            raise ValueError(f"{name}: line 1 is no header ({str(error).partition(' - ')[0]}); {why}") from None
         return cls(name, columns, mark)
 
     @property
@@ -407,9 +409,8 @@ class Feed:
         types: dict[str, ArrowType] = dict.fromkeys(self.roles.state, pa.dictionary(pa.int32(), pa.string()))
         if self.roles.sequence is not None:
             types[self.roles.sequence] = pa.string()
-        if self.roles.time is not None:
-            known = self.roles.time_format is None
-            types[self.roles.time] = _time_type(header, self.roles.time, data) if known else pa.string()
+        if (name := self.roles.time) is not None:
+            types[name] = pa.string() if self.roles.time_format else _time_type(header, name, data)
         return types
 
     def _parsed(self, data: bytes) -> Iterator[EventBlock]:
@@ -432,10 +433,8 @@ class Feed:
                     self.place.line = before
                 return
             if not self.skip:
-                why = explain(str(error))[1]
-                broken_line = BrokenLineError(
-                    f"{self.name}: line {self.place.line} is broken ({why}); correct it, or pass --broken skip"
-                )
+                what = f"line {self.place.line} is broken ({explain(str(error))[1]})"
+                broken_line = BrokenLineError(f"{self.name}: {what}; correct it, or pass --broken skip")
                 broken_line.line = self.place.line
                 raise broken_line from None
             broken = 1
@@ -510,7 +509,7 @@ def _labels(texts: list[str], integers: bool) -> list[Hashable]:
 
 
 def _time_type(header: Header, column: str, data: bytes) -> ArrowType:
-    """Numbers or dates, as in the first readable line; microseconds if the range of nanoseconds is too small."""
+    """As in the first readable line: numbers, dates (in microseconds if need be), or text for `with_times`."""
     import pyarrow as pa
 
     types = [kind for kind, _ in time_types(("ns", "us"))]
@@ -518,12 +517,13 @@ def _time_type(header: Header, column: str, data: bytes) -> ArrowType:
         row = next(csv.reader([line.decode("utf-8", "replace")], delimiter=header.delimiter), [])
         if len(row) != len(header.columns):
             continue
+        text = row[header.columns.index(column)]
         for kind in types:
-            try:
-                pa.array([row[header.columns.index(column)]]).cast(kind)
-            except pa.ArrowInvalid:
-                continue
-            return kind
+            with suppress(pa.ArrowInvalid):
+                pa.array([text]).cast(kind)
+                return kind
+        if to_iso(text) is not None:
+            return pa.string()
     return types[0]
 
 

@@ -156,7 +156,7 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
         if moment is not None and roles.time != moment:
             extra = NumberColumn(table.name, moment, times=True, place=table.place, time_format=roles.time_format)
             roles = replace(roles, more=(*about, moment))
-        columns = _read(table, roles, bin_specs(table.name, roles.state, bins), extra)
+        columns = _read(table, roles, bin_specs(table.name, roles.state, bins), extra, period)
     if period is None:
         group, labels = _labels(table, columns.more.pop(by), by)
     else:
@@ -171,15 +171,23 @@ def _other(table: Table, by: str) -> str:
     return other
 
 
-def _read(table: Table, roles: Any, bins: Any, extra: NumberColumn | None) -> Columns:
+def _read(table: Table, roles: Any, bins: Any, extra: NumberColumn | None, period: str | None) -> Columns:
     """The columns of a table; a column of times that does not order the rows is read on its own."""
-    # Rows may be ordered by one column and grouped by the times in another.
-    if extra is None:
-        return collected(table, roles, bins)
-    columns = Columns(table, replace(roles, more=tuple(name for name in roles.more if name != extra.name)), bins)
-    for batch in table.batches(roles.wanted):
-        extra.add(batch[extra.name])
-        columns.add(batch)
+    try:
+        # Rows may be ordered by one column and grouped by the times in another.
+        if extra is None:
+            return collected(table, roles, bins)
+        columns = Columns(table, replace(roles, more=tuple(name for name in roles.more if name != extra.name)), bins)
+        for batch in table.batches(roles.wanted):
+            extra.add(batch[extra.name])
+            columns.add(batch)
+    except ValueError as error:
+        note = error.args[0] if error.args else None
+        if period is None or not isinstance(note, Note) or note.code != "missing-time":
+            raise
+        # The usual remedy, to keep the order of the file, would not tell the period.
+        values = {name: note.values[name] for name in ("place", "column")}
+        raise ValueError(Note("row-without-period", table.name, period=period, **values)) from None
     return columns
 
 

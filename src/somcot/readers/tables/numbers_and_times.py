@@ -488,13 +488,13 @@ def moments(column: NumberColumn, values: Array) -> tuple[NDArray[np.int64] | No
 
 
 def with_times(table: ArrowTable, source: str, name: str | None, time_format: str | None) -> ArrowTable:
-    """A part of a stream with its column of times read in this notation; without one, as it is.
+    """A part of a stream with its column of times read, in this notation or a recognised one, if it is text.
 
     Each part is read by itself, so ``day-first`` or ``month-first`` has to say what single rows leave open.
     """
     import pyarrow as pa
 
-    if name is None or time_format is None or not table.num_rows:
+    if name is None or not table.num_rows or table.schema.field(name).type != pa.string():
         return table
     column = NumberColumn(source, name, times=True, time_format=time_format)
     try:
