@@ -56,9 +56,8 @@ CATALOGUE: dict[str, Kind] = {
         "Independent samples of the occupancy determine the chain through flow constraints, and Newton's method did "
         "not reach them. The raw frequencies that are used instead are biased. More samples usually help."),
     "too-short-for-order": Kind(INFO, "{share} episodes have fewer than {least} states and were dropped",
-        "A step between tuples of k consecutive states needs k + 1 states. Shorter episodes say nothing about "
-        "such steps. Worry if "
-        "they are many: what remains is then a selection of long episodes."),
+        "A step between tuples of k consecutive states needs k + 1 states. Worry if short episodes are many: what "
+        "remains is then a selection of long ones."),
     "outside-connected": Kind(INFO, "{share} steps are outside the largest connected set and were left out",
         "Only states that lead to each other have a common stationary distribution. States that were entered and never "
         "left, or left and never entered again, are dropped. Worry if many steps are lost; a shorter lag keeps more."),
@@ -394,8 +393,7 @@ CATALOGUE: dict[str, Kind] = {
         "most where actions were tried a few times only. Record more, or compare whole processes with mdp.distance."),
     "plugin-states": Kind(CAUTION, "the chain is estimated from {n:,} transitions, and noise makes states look farther "
         "apart than they are; [[somcot.distance]] corrects the distance between two recordings",
-        "The metric holds for the estimated chain. Sampling noise in its rows adds to every distance, most for states "
-        "that were visited a few times only. Record more, or compare whole recordings with distance."),
+        "Sampling noise in the rows of the estimated chain adds to every distance. Record more, or use distance."),
     "counted-in-files": Kind(INFO, "{size:.1f} GB, so transitions are counted file by file and episodes are not kept; "
         "tests permute single transitions, not episodes",
         "A folder of this size is reduced to transition counts. Distances and intervals need no more. Tests and errors "
