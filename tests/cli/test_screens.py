@@ -106,7 +106,7 @@ def test_a_method_that_keeps_no_parts_still_shows_the_rest() -> None:
 
 def test_sections_of_every_kind() -> None:
     screen = StringIO()
-    table = Table(("page", "visits"), [("[b]home[/b]", "12"), ("x" * 99, "3")], "lr", "Visits")
+    table = Table(("page", "visits"), [("[b]home[/b]", "12"), ("x" * 99, "3"), ("", "0")], "lr", "Visits")
     screens.show(
         Console(file=screen, width=80),
         [
@@ -124,7 +124,8 @@ def test_sections_of_every_kind() -> None:
     assert rest[:3] == ["Parts", "Visits", f"page{' ' * 36}  visits"]
     assert rest[3] == f"[b]home[/b]{' ' * 29}      12"
     assert rest[4] == f"{'x' * 19}\u2026{'x' * 20}       3"
-    assert rest[5:] == ["1. one", "2. two", "Notes", "- mind the gap"]
+    assert rest[5] == f"{' ' * 47}0"
+    assert rest[6:] == ["1. one", "2. two", "Notes", "- mind the gap"]
 
 
 def test_only_attributes_with_values_are_called_known(tmp_path: Path) -> None:

@@ -100,8 +100,13 @@ def _table(table: Table) -> Grid:
     for name, side in zip(table.head, table.align, strict=True):
         grid.add_column(Text(name), justify="right" if side == "r" else "left", overflow="fold")
     for row in table.rows:
-        grid.add_row(*(Text(label_text(cell, _LABEL), style="bold" if isinstance(cell, Mark) else "") for cell in row))
+        grid.add_row(*(Text(_cut(cell), style="bold" if isinstance(cell, Mark) else "") for cell in row))
     return grid
+
+
+def _cut(text: str) -> str:
+    # Not all cells are labels: an empty one stays empty.
+    return text if len(text) <= _LABEL else label_text(text, _LABEL)
 
 
 def _notes(notes: Notes) -> Group:
