@@ -559,3 +559,16 @@ def refused(done: object, words: list[str]) -> None:
     assert err.startswith("error: ")
     for word in words:
         assert word in err, err
+
+
+def test_errors_name_options_as_they_are_typed(command: Command, tmp_path: Path) -> None:
+    rows = "".join(f"{k},{page},{t}/2026\n" for k in range(12) for t, page in enumerate("xyx", 1))
+    (tmp_path / "a.csv").write_text("session,page,time\n" + rows)
+    (tmp_path / "b.csv").write_bytes("session,page\n1,x\n1,y\n".encode("utf-16"))
+    columns = ("--sequence", "session", "--state", "page")
+    planned = command("sample-size", "a.csv", *columns, "--time", "file", "--effect", "0.99", cwd=tmp_path)
+    assert planned.stderr.startswith("error: --effect: found 0.99"), planned.stderr
+    timed = command("info", "a.csv", *columns, "--time", "time", cwd=tmp_path)
+    assert "--time-format '%d/%m/%Y %H:%M'" in timed.stderr, timed.stderr
+    coded = command("info", "b.csv", *columns, cwd=tmp_path)
+    assert "pass --encoding 'utf-16" in coded.stderr, coded.stderr

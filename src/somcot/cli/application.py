@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from somcot import __version__
 from somcot.cli import decisions, distance, matrix, setup, signals, watch
-from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded, spelled
+from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded, flag, spelled
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import label_text
@@ -314,7 +314,7 @@ def _explain(error: BaseException) -> int:
     # An ImportError names the optional package that is missing.
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
         note = error.args[0] if error.args else None
-        return _say(f"error: {note.worded(spelled) if isinstance(note, Note) else error}", BAD_INPUT)
+        return _say(f"error: {note.worded(spelled) if isinstance(note, Note) else _as_typed(str(error))}", BAD_INPUT)
     if isinstance(error, NotSolvedError):
         return _say(f"error: {error}", NOT_CONVERGED)
     return _say(f"error: {type(error).__name__}: {error}; this is a bug in somcot; --debug shows the traceback", FAILED)
@@ -329,6 +329,16 @@ def _causes(error: BaseException) -> list[BaseException]:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     return causes
+
+
+def _as_typed(text: str) -> str:
+    """An error of the library with options as they are typed, where it names or advises an argument."""
+    name, colon, rest = text.partition(":")
+    option = f"--{name.replace('_', '-')}"
+    if any(word.partition("=")[0] == option for word in sys.argv):
+        text = f"{option}{colon}{rest}"
+    readers = "|".join(row.name for row in fields(Reading))
+    return re.sub(rf"\b({readers})=('[^']*')", lambda found: f"{flag(found[1])} {found[2]}", text)
 
 
 def _with_value(text: str) -> str:

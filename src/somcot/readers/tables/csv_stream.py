@@ -63,7 +63,7 @@ class Header(NamedTuple):
         name: str,
         delimiter: str | None = None,
         *,
-        recode: str = "pass encoding {}",
+        recode: str = "pass encoding='{}'",
         expected: str = "a header with column names",
     ) -> Header:
         r"""From the first line of a file; refuse compressed, binary and empty files, and guess the delimiter.
