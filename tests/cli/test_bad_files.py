@@ -72,7 +72,7 @@ TABLES: dict[str, tuple[str | bytes, list[str]]] = {
     "one other column": ("name\n1\n2\n", ["bad.csv", "'page'", "'name'"]),
     "damaged gzip": (gzip.compress(GOOD.encode() * 50)[:60], ["bad.csv", "gzip", "damaged"]),
     "gzip of nothing": (gzip.compress(b""), ["bad.csv: line 1", "header"]),
-    "old line ends": ("user,ts,page\r1,0,home\r1,1,cart\r", ["bad.csv: line 1", "line ends"]),
+    "old line ends": ("user,ts,page\r1,0,home\r1,1,cart\r", ["bad.csv: line 1", "carriage return", "tr "]),
     "unclosed quote": ('user,ts,page\n1,0,"home\n1,1,cart\n', ["bad.csv"]),
 }
 

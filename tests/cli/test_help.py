@@ -62,7 +62,7 @@ def test_every_command_has_groups_and_plain_arguments() -> None:
     assert [
         name for name, command in commands().items() if name != "reproduce" and not isinstance(command, Grouped)
     ] == []
-    assert page("info").startswith("Usage: somcot info [OPTIONS] FILE\n")
+    assert page("info").startswith("Usage: somcot info [OPTIONS] FILE...\n")
 
 
 def test_wide_terminals_are_used() -> None:

@@ -95,7 +95,7 @@ def test_the_verdict_does_not_say_that_nothing_differs(rare: somcot.Result) -> N
         estimate=rare.estimate._replace(pvalue=0.4),  # type: ignore[union-attr]
     )
     page = report.html(unclear, names=("desktop", "mobile"))
-    assert "New in mobile: checkout_bug (40 visits, 3.1 % of the sequences)." in page
+    assert "New in mobile: checkout_bug (40 visits, 3.1 % of the sequences)." in page.replace("&nbsp;", " ")
     for text in (page, unclear._repr_html_(), report.certainty(unclear) + report.sentence_of_test(unclear)):
         assert "no difference" not in text
         assert "not find a difference" not in text

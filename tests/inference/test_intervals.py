@@ -249,6 +249,7 @@ def test_coverage_at_ninety_percent(name: str, least: float) -> None:
     assert coverage(name, 3000, 60) >= least
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("occupancy", [False, True])
 def test_standard_error_matches_the_spread_of_the_plugin(occupancy: bool) -> None:
     name = "lazy"
