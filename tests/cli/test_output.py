@@ -81,7 +81,7 @@ WRITERS = [
     [*MATRIX, "--out", "o.csv", "--out", "o.json", "--out", "o.html", "--out", "o.parquet"],
     ["test", *LOGS, "--margin", "0.5", "--permutations", "9", "--junit", "o.xml", "--markdown", "o.md"],
     ["drift", "a.csv", *LOGS[2:], "--by", "week", "--permutations", "9", "--html", "o.html", "--plot", "o.png"],
-    ["sample-size", "a.csv", *LOGS[2:], "--effect", "0.025", "--power", "0.5", "--plot", "o.png"],
+    pytest.param(["sample-size", "a.csv", *LOGS[2:], "--effect", "0.02", "--plot", "o.png"], marks=pytest.mark.slow),
     ["baseline", "a.csv", *TABLES[2:], "--out", "o.somcot"],
     [*STREAM, "--html", "o.html", "--prometheus", "o.prom"],
 ]
