@@ -93,6 +93,51 @@ def shifts() -> Source:
     return Source(kernel[None], start[None], np.ones(1), np.tile(np.arange(n), 2))
 
 
+def learners() -> Source:
+    """Newcomers explore and become regulars who do the same few things; what they do depends on their age."""
+    n, ages = 7, 8
+    rng = np.random.default_rng(7404)
+    early, late = rng.dirichlet(np.full(n, 1.0), size=n), rng.dirichlet(np.full(n, 0.3), size=n)
+    kernel = np.zeros((ages * n + 1, ages * n + 1))
+    for age in range(ages):
+        P = early + (late - early) * age / (ages - 1)
+        older = min(age + 1, ages - 1)
+        rows = slice(age * n, age * n + n)
+        kernel[rows, rows] += 0.95 * 0.6 * P
+        kernel[rows, older * n : older * n + n] += 0.95 * 0.4 * P
+        kernel[rows, -1] = 0.05
+    kernel[-1, -1] = 1.0
+    start = np.r_[rng.dirichlet(np.ones(n)), np.zeros(len(kernel) - n)]
+    return Source(kernel[None], start[None], np.ones(1), np.r_[np.tile(np.arange(n), ages), n])
+
+
+def bursts() -> Source:
+    """Nine steps in ten are idle; a burst is one of five kinds of event, which follow each other."""
+    rng = np.random.default_rng(7505)
+    kernel = np.zeros((6, 6))
+    kernel[0] = np.r_[0.95, 0.05 * rng.dirichlet(np.ones(5))]
+    kernel[1:, 1:] = 0.55 * rng.dirichlet(np.full(5, 0.7), size=5)
+    kernel[1:, 0] = 0.45
+    return markov(kernel, 0)
+
+
+def echoes() -> Source:
+    """Three states; the next one is, half of the time, the one of three steps ago: memory that pairs do not show."""
+    n = 3
+    R = np.random.default_rng(7606).dirichlet(np.full(n, 2.0), size=n)
+    kernel, start = np.zeros((n**3 + 1, n**3 + 1)), np.zeros(n**3 + 1)
+    for old in range(n):
+        for before in range(n):
+            for now in range(n):
+                go = 0.5 * R[now] + 0.5 * np.eye(n)[old]
+                here = (old * n + before) * n + now
+                kernel[here, [(before * n + now) * n + to for to in range(n)]] = 0.93 * go
+                kernel[here, -1] = 0.07
+                start[here] = 1 / n**3
+    kernel[-1, -1] = 1.0
+    return Source(kernel[None], start[None], np.ones(1), np.r_[np.tile(np.arange(n), n * n), n])
+
+
 class Cell(NamedTuple):
     """A process, the kind of change, how often it strikes, sequences of a pilot, and steps of a sequence if fixed."""
 
@@ -116,6 +161,14 @@ CELLS: dict[str, Cell] = {
     "two tasks, row": Cell(two_tasks(), "row", 0.3),
     "cycle, exits": Cell(cycle(), "exits", 0.02),
     "long shifts, rows": Cell(shifts(), "rows", 0.1, pilot=60, length=200),
+    "random effects, rows": Cell(recordings.customers(0.0), "rows", 0.25),
+    "50 states, row": Cell(recordings.sparse(50, "equal"), "row", 0.4, length=40),
+    "queue, initial": Cell(recordings.queue(0.42), "initial", 0.2, length=100),
+    "seasons, rows": Cell(recordings.season(0.22), "rows", 0.015, length=60),
+    "failures, exits": Cell(recordings.machine(0.02), "exits", 0.02),
+    "learners, exits": Cell(learners(), "exits", 0.03),
+    "bursts, row": Cell(bursts(), "row", 0.3, length=100),
+    "echoes, rows": Cell(echoes(), "rows", 0.5),
 }
 
 
