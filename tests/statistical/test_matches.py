@@ -1,6 +1,6 @@
 """Intervals of corresponding states contain the truth about as often as they say, on chains of known blocks.
 
-``python -m tests.statistical.test_matches DRAWS`` prints the coverage of each family.
+``python -m tests.statistical.test_matches DRAWS [FAMILY ...]`` prints the coverage of each family.
 """
 
 from __future__ import annotations
@@ -29,15 +29,30 @@ class Family(NamedTuple):
 
 BLOCKS = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]])
 SHIFTED = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]])
+FOUR = ((0.81, 0.19), (0.6, 0.4), (0.95, 0.05), (0.7, 0.3))
+THIRDS = ((0.5, 0.3, 0.2), (0.6, 0.3, 0.1), (0.8, 0.1, 0.1))
 WEIGHTS = ((0.81, 0.19), (0.6, 0.4), (0.95, 0.05))
 
 
-def split(blocks: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> somcot.MarkovChain:
-    """Each block as two states, which are entered with the weights of the block."""
-    rows = np.repeat(blocks, 2, axis=0)
-    columns = np.concatenate([[rows[:, b] * w for w in WEIGHTS[b]] for b in range(3)]).T
-    start = np.concatenate([np.array(w) / 3 for w in WEIGHTS])
+def split(
+    blocks: np.ndarray[tuple[int, ...], np.dtype[np.float64]], weights: tuple[tuple[float, ...], ...] = WEIGHTS
+) -> somcot.MarkovChain:
+    """Each block as several states, which are entered with the weights of the block."""
+    rows = np.repeat(blocks, [len(w) for w in weights], axis=0)
+    columns = np.concatenate([[rows[:, b] * share for share in w] for b, w in enumerate(weights)]).T
+    start = np.concatenate([np.array(w) / len(weights) for w in weights])
     return somcot.MarkovChain(columns, start)
+
+
+def ring(n: int, stay: float, on: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Stay, go on to the next of `n` blocks, or go back."""
+    one = np.eye(n)
+    return np.asarray(stay * one + on * np.roll(one, 1, axis=1) + (1 - stay - on) * np.roll(one, -1, axis=1))
+
+
+def uniform(blocks: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> somcot.MarkovChain:
+    """The blocks themselves as states."""
+    return somcot.MarkovChain(blocks, np.full(len(blocks), 1 / len(blocks)))
 
 
 def families() -> dict[str, Family]:
@@ -50,6 +65,28 @@ def families() -> dict[str, Family]:
         "shifted blocks": Family(whole, split(SHIFTED), by_block, 200, 25),
         "one process": Family(whole, whole, 1.0 - np.eye(3), 200, 25),
         "renamed": Family(whole, other, 1.0 - np.eye(3)[:, ::-1], 200, 25),
+        "ring of four": Family(
+            uniform(ring(4, 0.5, 0.35)), split(ring(4, 0.4, 0.4), FOUR), 1.0 - np.repeat(np.eye(4), 2, axis=1), 200, 25
+        ),
+        # Written down before they were run, with the rule as it is.
+        "ring of four, few": Family(
+            uniform(ring(4, 0.5, 0.35)), split(ring(4, 0.4, 0.4), FOUR), 1.0 - np.repeat(np.eye(4), 2, axis=1), 50, 25
+        ),
+        "ring of five": Family(
+            uniform(ring(5, 0.2, 0.7)), split(ring(5, 0.3, 0.5), FOUR[:3] + FOUR[:2]),
+            1.0 - np.repeat(np.eye(5), 2, axis=1), 200, 25,
+        ),
+        "blocks of three": Family(whole, split(SHIFTED, THIRDS), 1.0 - np.repeat(np.eye(3), 3, axis=1), 200, 25),
+        "three blocks, other order": Family(
+            whole, split(BLOCKS.T / BLOCKS.T.sum(axis=1, keepdims=True)), by_block, 200, 25
+        ),
+        "positions": Family(
+            uniform(ring(5, 0.5, 0.3)), uniform(ring(5, 0.4, 0.3)),
+            np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 4.0, 200, 25,
+        ),
+        "distances between blocks": Family(
+            whole, split(SHIFTED), np.abs(np.subtract.outer(np.arange(3), np.repeat(np.arange(3), 2))) / 2.0, 200, 25
+        ),
     }
 
 
@@ -84,5 +121,7 @@ def test_intervals_of_matches_contain_the_truth(name: str) -> None:
 
 if __name__ == "__main__":
     for family_name, row in families().items():
+        if sys.argv[2:] and family_name not in sys.argv[2:]:
+            continue
         found, total, width = coverage(row, int(sys.argv[1]))
         print(f"{family_name}: {found} of {total} ({found / total:.3f}), mean width {width:.3f}", flush=True)
