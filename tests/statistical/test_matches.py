@@ -73,16 +73,22 @@ def families() -> dict[str, Family]:
             uniform(ring(4, 0.5, 0.35)), split(ring(4, 0.4, 0.4), FOUR), 1.0 - np.repeat(np.eye(4), 2, axis=1), 50, 25
         ),
         "ring of five": Family(
-            uniform(ring(5, 0.2, 0.7)), split(ring(5, 0.3, 0.5), FOUR[:3] + FOUR[:2]),
-            1.0 - np.repeat(np.eye(5), 2, axis=1), 200, 25,
+            uniform(ring(5, 0.2, 0.7)),
+            split(ring(5, 0.3, 0.5), FOUR[:3] + FOUR[:2]),
+            1.0 - np.repeat(np.eye(5), 2, axis=1),
+            200,
+            25,
         ),
         "blocks of three": Family(whole, split(SHIFTED, THIRDS), 1.0 - np.repeat(np.eye(3), 3, axis=1), 200, 25),
         "three blocks, other order": Family(
             whole, split(BLOCKS.T / BLOCKS.T.sum(axis=1, keepdims=True)), by_block, 200, 25
         ),
         "positions": Family(
-            uniform(ring(5, 0.5, 0.3)), uniform(ring(5, 0.4, 0.3)),
-            np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 4.0, 200, 25,
+            uniform(ring(5, 0.5, 0.3)),
+            uniform(ring(5, 0.4, 0.3)),
+            np.abs(np.subtract.outer(np.arange(5), np.arange(5))) / 4.0,
+            200,
+            25,
         ),
         "distances between blocks": Family(
             whole, split(SHIFTED), np.abs(np.subtract.outer(np.arange(3), np.repeat(np.arange(3), 2))) / 2.0, 200, 25

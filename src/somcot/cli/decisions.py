@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -359,7 +360,9 @@ def sample_size(
         )  # fmt: skip
     notes = notes_of(messages, pilot, pilot)
     content = {
-        "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences, "effect": effect,
+        "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences,
+        "interval": plan.interval._asdict() | {"high": plan.interval.high if isfinite(plan.interval.high) else None},
+        "effect": effect,
         "power": power, "confidence": confidence, "kind": kind, "share": plan.share, "discount": discount, "cost": cost,
         "extrapolated": plan.extrapolated, "error": plan.error, "seed": seed,
         "points": [point._asdict() for point in plan.points],

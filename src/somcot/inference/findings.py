@@ -464,10 +464,8 @@ def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: flo
     noise = result.discount * (np.stack([plan.V for plan in solved]) - centre.V)
     noise -= noise.mean(axis=1, keepdims=True)
     noise -= noise.mean(axis=2, keepdims=True)
-    plans = np.stack([
-        centre.encoder,
-        *(_optimal(result, makeup.x.probabilities, makeup.y.probabilities, change).encoder for change in noise[:_NOISY]),
-    ])  # fmt: skip
+    sides = makeup.x.probabilities, makeup.y.probabilities
+    plans = np.stack([centre.encoder, *(_optimal(result, *sides, change).encoder for change in noise[:_NOISY])])
     error = np.sqrt(np.mean((halves - centre.encoder) ** 2, axis=0))
     shift = centre.encoder - halves.mean(axis=0)  # towards the truth
     reach = -NormalDist().inv_cdf(0.5 - 0.5 * level) * error
