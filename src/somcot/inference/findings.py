@@ -368,19 +368,20 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
     sides = makeup.x.support, makeup.y.support
     visited = result.state_law.sum(axis=1)
     centre = _optimal(result, *(side.probabilities for side in sides))
-    tied = _tied(result, centre.encoder)
+    best = result.encoder.argmax(axis=1)
+    determined = _tied(result, centre.encoder)[np.arange(len(best)), best] <= _TIED
     low = high = result.encoder
     models: tuple[Model, Model] | None = getattr(result.details, "models", None)
     if result.n_samples and models is None:
         raise ValueError("confidence: a result that was loaded from a file has no recordings; compute it again")
     if models is not None and result.n_samples:
-        low, high = _ends(result, models, centre, confidence)
-    best = result.encoder.argmax(axis=1)
+        low, high, plans = _ends(result, models, centre, confidence)
+        determined &= (plans.argmax(axis=2) == best).all(axis=0)
     return [
         MatchInterval(
             result.states_x[i], result.states_y[j], float(result.encoder[i, j]), float(visited[i]),
             min(float(low[i, j]), float(result.encoder[i, j])), max(float(high[i, j]), float(result.encoder[i, j])),
-            bool(tied[i, j] <= _TIED),
+            bool(determined[i]),
         )
         for i in np.argsort(-visited, kind="stable").tolist()
         for j in (int(best[i]),)
@@ -440,8 +441,8 @@ def _tied(result: Result, centre: Floats) -> Floats:
     return np.asarray(np.abs(np.stack(plans) - centre).max(axis=0))
 
 
-def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: float) -> tuple[Floats, Floats]:
-    """Ends of the intervals of all probabilities.
+def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: float) -> tuple[Floats, Floats, Floats]:
+    """Ends of the intervals of all probabilities, and the encoders that they contain.
 
     Where couplings of the true processes tie, as between states that behave alike, noise decides for one of them. The
     interval contains all that the noise may have excluded: those of costs that are changed by the noise of the
@@ -471,7 +472,7 @@ def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: flo
     reach = -NormalDist().inv_cdf(0.5 - 0.5 * level) * error
     low = plans.min(axis=0) - reach + _SLOW * np.minimum(shift, 0.0)
     high = plans.max(axis=0) + reach + _SLOW * np.maximum(shift, 0.0)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), plans
 
 
 def _engine(side: Data | None, k: int, sides: Sequence[Data | None], strata: Strata | None) -> Engine | None:
