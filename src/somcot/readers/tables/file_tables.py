@@ -493,7 +493,7 @@ def _sqlite_reason(error: sqlite3.Error) -> str:
     if "not authorized" in text or "prohibited" in text or "unsafe" in text:
         return "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
     if "no such" in text or "syntax" in text or "incomplete" in text:
-        return f"the query failed ({text}); check the names of tables and columns"
+        return f"the query failed ({text}); pass one SELECT of tables and columns that exist"
     return f"not a readable SQLite database ({text}); copy it again"
 
 
