@@ -44,10 +44,11 @@ def axes(ax: Axes | None, **options: Any) -> Axes:
     import matplotlib.axes
     import matplotlib.pyplot as plt
 
-    if ax is None:
-        return plt.subplots(layout="constrained", **options)[1]
-    check_kind("ax", ax, matplotlib.axes.Axes)
-    return ax
+    if ax is not None:
+        check_kind("ax", ax, matplotlib.axes.Axes)
+        return ax
+    new: Axes = plt.subplots(layout="constrained", **options)[1]
+    return new
 
 
 def shown(label: Hashable, longest: int = 16) -> str:

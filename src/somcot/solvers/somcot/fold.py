@@ -237,7 +237,7 @@ def _check_size(cost: Floats, discount: float) -> None:
     require(wanted, f"SOMCOT on {n_x} x {n_y} states", remedy)
 
 
-def _checked_rule(steps: str | Steps) -> str | Steps:
+def _checked_rule(steps: object) -> str | Steps:
     if isinstance(steps, Steps):
         return rules.explicit(steps[:3], steps[3:6], steps.decay)
     if not isinstance(steps, str) or steps not in ("auto", "paper", "theorem", FORMER):
