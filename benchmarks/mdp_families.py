@@ -258,7 +258,7 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     x, y = MDP(P, R), MDP(Q, S)
     policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
     repeated = 0.8 if family.kind == "memory" else 0.0
-    options = {"noise": family.noise, "repeated": repeated, "mood": 0.3 if family.kind == "moods" else 0.0}
+    options: dict[str, Any] = {"noise": family.noise, "repeated": repeated, "mood": 0.3 * (family.kind == "moods")}
     known = x if family.change == "known" else record(x, family.n, rng, **options)
     return x, y, known, record(y, family.n, rng, **options), policy
 

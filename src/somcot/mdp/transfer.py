@@ -142,7 +142,8 @@ def transfer_bound(
     unvisited : {"worst", "model"}
         The outcome of actions that were never tried: the worst within `value_range`, or that of the model.
     value_range : (float, float), optional
-        Smallest and largest possible value of any state. By default those of the least and the largest reward at every step.
+        Smallest and largest possible value of any state. By default those of the least and the largest reward at
+        every step.
     method : {"delta", "proved"}
         "proved" holds for every number of steps: L1 balls around the rows (Weissman), all of them at once, and the
         worst process within. It assumes that rewards stay within the range seen, and that those which did not vary in
