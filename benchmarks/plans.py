@@ -6,8 +6,7 @@ have exactly the requested distance, show at which number of sequences the power
 curve through at least 480 tests near 0.8 and `--runs` at each of five numbers around it. A cell is met if the mean
 power over pilots is within 0.07 of 0.8.
 
-`CELLS` were written down before they were run; the last eight after the present method of planning was chosen on the
-others, and before it was run on them.
+`CELLS` were written down before they were run, the last eight before the present method of planning was run on them.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def families() -> dict[str, Family]:
         "ring of four": Family(
             uniform(ring(4, 0.5, 0.35)), split(ring(4, 0.4, 0.4), FOUR), 1.0 - np.repeat(np.eye(4), 2, axis=1), 200, 25
         ),
-        # Written down before they were run, with the rule as it is.
+        # Written down before they were run; since the ring of five, states are not determined where noise decides.
         "ring of four, few": Family(
             uniform(ring(4, 0.5, 0.35)), split(ring(4, 0.4, 0.4), FOUR), 1.0 - np.repeat(np.eye(4), 2, axis=1), 50, 25
         ),

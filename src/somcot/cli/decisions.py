@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -361,7 +360,7 @@ def sample_size(
     notes = notes_of(messages, pilot, pilot)
     content = {
         "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences,
-        "interval": plan.interval._asdict() | {"high": plan.interval.high if isfinite(plan.interval.high) else None},
+        "interval": plan.interval._asdict(),
         "effect": effect,
         "power": power, "confidence": confidence, "kind": kind, "share": plan.share, "discount": discount, "cost": cost,
         "extrapolated": plan.extrapolated, "error": plan.error, "seed": seed,

@@ -143,7 +143,7 @@ class SampleSize:
     n_sequences : int
         Sequences per side.
     interval : ConfidenceInterval
-        Of that number, for the noise of the pilot: 90 %, from half-samples of it; infinite if the pilot is too small.
+        Of that number, for the noise of the pilot: 90 %, from half-samples of it. Small pilots leave more open.
     effect, power, confidence, kind, discount
         As given to `sample_size`.
     share : float
@@ -188,7 +188,7 @@ class SampleSize:
             f"{about}{self.n_sequences:,} sequences per side find a distance of {self.effect:g} ({_WHAT[self.kind]}) "
             f"with probability {self.power:g} at confidence {self.confidence:g} (Monte-Carlo error {self.error:.2g}, "
             f"{sum(point.n_simulations for point in self.points):,} simulated tests); the pilot leaves open whether it "
-            f"takes {low:,.0f} or {'any number' if math.isinf(high) else f'{high:,.0f}'} ({100 * level:g} % interval)"
+            f"takes {low:,.0f} or {high:,.0f} ({100 * level:g} % interval)"
         )
 
     def table(self) -> Table:
@@ -473,7 +473,7 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
 def _calibrated(
     change: _Change, unit: Floats, discount: float, effect: float, seed: int
 ) -> tuple[float, tuple[float, float]]:
-    """The share for which the distance is `effect`, on the unit scale, and that distance over the ends of its interval.
+    """The share for which the distance is `effect`, on the unit scale, and the ends of its interval over that distance.
 
     The distance of the changed pilot from the pilot also counts the noise of its rows. Halves of the pilot have twice
     as much, and a change that is planned is no kink: what they have more is subtracted.
@@ -505,7 +505,7 @@ def _calibrated(
     evidence = Evidence(reached(change, share), float(np.mean(halves)), float(np.std(halves, ddof=1)))
     distance, (_, low, high) = max(evidence.straight, 1e-9), interval_of(evidence, _PLANNED)
     # Distances of small changes are proportional to the share. If noise makes most of it, the share is the largest one.
-    return solved(effect * evidence.plugin / distance), (distance / high, distance / low if low > 0.0 else math.inf)
+    return solved(effect * evidence.plugin / distance), (low / distance, high / distance)
 
 
 @dataclass(frozen=True, eq=False)
