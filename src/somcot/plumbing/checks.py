@@ -7,6 +7,7 @@ import operator
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
@@ -45,6 +46,7 @@ __all__ = [
 
 
 _MOST = 10**9  # elements of a range
+_SEEDS = 1000  # numbers that one seed may have
 
 
 def real_array(name: str, values: object, ndim: int) -> Floats:
@@ -260,8 +262,10 @@ def check_positive(name: str, value: object) -> float:
 
 def check_rng(rng: Any) -> np.random.Generator:
     """A generator from a seed, or the generator itself; None for a new one."""
-    refuse_endless("rng", rng)
     try:
+        # NumPy follows nested lists as deep as they go, and crashes in one that contains itself.
+        if isinstance(rng, Sequence) and not (len(rng) <= _SEEDS and all(isinstance(one, Integral) for one in rng)):
+            raise TypeError
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(

@@ -404,7 +404,7 @@ def _too_short() -> StreamError:
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
     """Check that checkpoints can be written, before the computation begins."""
-    if resume == "" or not isinstance(resume, (bool, str, os.PathLike, type(None))):
+    if not isinstance(resume, (bool, str, os.PathLike, type(None))) or resume == "":
         raise TypeError(f"resume: found {resume!r}, expected the name of a file")
     if checkpoint is None and resume is True:
         raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")
