@@ -32,6 +32,7 @@ __all__ = [
     "check_text",
     "from_frame",
     "is_missing",
+    "is_real",
     "is_sparse_enough",
     "not_sparse",
     "real_array",
@@ -199,11 +200,16 @@ def check_discount(discount: Any, expected: str = "a number strictly between 0 a
     return value
 
 
+def is_real(value: object) -> bool:
+    """Whether a value is a real number of Python or NumPy; NumPy counts durations among its integers."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, np.timedelta64)
+
+
 def check_confidence(confidence: object) -> None:
     """Refuse a level that is neither None nor strictly between 0 and 1."""
     if confidence is None:
         return
-    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
+    if not is_real(confidence) or not 0.0 < confidence < 1.0:  # type: ignore[operator]
         raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
 
 

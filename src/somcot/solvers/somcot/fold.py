@@ -23,6 +23,7 @@ from somcot.plumbing.checks import (
     check_number,
     check_positive,
     check_text,
+    is_real,
 )
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.memory import require
@@ -246,10 +247,9 @@ def _checked_rule(steps: object) -> str | Steps:
 
 
 def _checked_share(average: object) -> float:
-    share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
-    if not 0.0 < share <= 1.0:
+    if not is_real(average) or not 0.0 < average <= 1.0:  # type: ignore[operator]
         raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
-    return share
+    return float(average)  # type: ignore[arg-type]
 
 
 # --- Steps.
