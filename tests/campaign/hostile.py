@@ -227,7 +227,7 @@ def _xes() -> Path:
 
 def _monitor() -> somcot.Monitor:
     found = somcot.Monitor(_samples(), discount=0.9, one_false_alarm_per=1000)
-    found.update(["a", "b", "a", "b"], [1, 1, 2, 2])
+    found.update(["a", "b"] * 10)
     return found
 
 
