@@ -433,8 +433,8 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
     """Test the Markov order: the number of past states on which the next state depends.
 
     For k = 1, 2, ... the next state is tested for independence of the state before the last k, by permutation within
-    each word of k states. Distances assume order 1. If the data reject it, `Samples.with_order` makes words of k states
-    the states, and ``standard_error="episodes"`` gives intervals that do not rely on the assumption.
+    each word of k states. Distances are those of processes of order 1. If the data reject it, `Samples.with_order`
+    makes words of k states the states; intervals and tests hold for whole sequences, whatever their order.
 
     Parameters
     ----------
