@@ -187,3 +187,20 @@ def test_chains_have_no_interval() -> None:
     with pytest.warns(DataWarning) as found:  # a recording of the same process
         somcot.distance(chain, chain.sample(30, 40, rng=0), discount=0.9, confidence=0.9)
     assert "nothing-sampled" not in {note.code for note in notes_in(found)}
+
+
+def test_a_sweep_finds_the_lag_from_which_on_models_hold() -> None:
+    fine = somcot.random_walk(9)
+    runs = [np.asarray(fine.sample(1, 6000, rng=10 + k).now) for k in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        exact = msm.lag_sweep(*runs, [4, 1], discount=0.99)
+        # Lumped states of a walk remember from which side they were entered; after 60 frames this is forgotten.
+        lumped = msm.lag_sweep(*(run // 3 for run in runs), [1, 2, 60], discount=1, confidence=None)
+        single = msm.lag_sweep(*runs, 7, discount=0.99)
+    assert (exact.stable_from, lumped.stable_from, single.lags) == (1, 60, (7,))
+    assert lumped.pvalues[0] == 2 / 400
+    assert "memory (p = 0.005)" in repr(lumped)
+    assert "no memory found from lag 60 on" in lumped._repr_html_()
+    with pytest.raises(TypeError, match="x: found Samples, which has one lag"):
+        msm.lag_sweep(from_dtrajs(runs), runs, [1], discount=0.9)
