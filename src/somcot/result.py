@@ -162,6 +162,11 @@ class _Amended(Details):
             return getattr(values["base"], name)
         return object.__getattribute__(self, name)  # everything else, including methods
 
+    def __getattr__(self, name: str) -> object:
+        if name == "base" or name.startswith("__"):  # while a copy is being unpickled
+            raise AttributeError(name)
+        return getattr(self.base, name)  # what only the details of one solver have, such as fitted models
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
