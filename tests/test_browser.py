@@ -40,7 +40,8 @@ addEventListener('load', () => {
       if (!inside(text.getBoundingClientRect(), frame)) cut.push(text.textContent);
       least = Math.min(least, scale * parseFloat(getComputedStyle(text).fontSize));
     }
-    const names = texts.map(text => text.textContent).filter(text => text.includes('…'));
+    const names = texts.filter(text => !text.hasAttribute('transform')).map(text => text.textContent)
+      .filter(text => text.includes('…'));
     twice.push(...names.filter((text, i) => names.indexOf(text) < i));
     const shapes = [...picture.querySelectorAll('text, circle, rect, path')].map(part => part.getBoundingClientRect());
     const drawn = Math.max(...shapes.map(box => box.bottom)) - Math.min(...shapes.map(box => box.top));

@@ -131,6 +131,9 @@ def distance(
     # Looked up before the clock branches, so that a misspelled method is an error with every clock.
     chosen = _method_for(method, x, y)
     data = any(isinstance(process, Data) for process in (x, y))
+    _note_frames(x, y)
+    if confidence is not None and all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y)):
+        warn(Note("models-are-exact", "confidence"), DataWarning)
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
         return _other_clock(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     if chosen.takes == "streams" and (method == "auto" or confidence is not None):
@@ -162,6 +165,13 @@ def distance(
     # Solvers of chains do not see the data, so the sample sizes are added here; 0 means a known chain.
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(result, samples=(sizes[0], sizes[1]), plugin=result.distance) if data else result
+
+
+def _note_frames(*recordings: Any) -> None:
+    """Warn of recordings whose steps are different numbers of frames."""
+    lags = [lag for recording in recordings if (lag := getattr(recording, "lag", None)) is not None]
+    if len(set(lags)) > 1:
+        warn(Note("different-lags", x=min(lags), y=max(lags)), DataWarning)
 
 
 def _of_streams(
@@ -398,6 +408,7 @@ def same_process(
     from somcot.inference.permutation import same_process as test  # compiled code too
 
     _refuse_unknown(options, ())
+    _note_frames(*(x if isinstance(x, Sequence) else (x, y)))
     # Overlapping lagged steps share data, while permutations treat them as independent.
     if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
         warn(Note("overlapping-steps", effect="p-value is too small"), DataWarning)
@@ -413,7 +424,7 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
 
     For k = 1, 2, ... the next state is tested for independence of the state before the last k, by permutation within
     each word of k states. Distances assume order 1. If the data reject it, `Samples.with_order` makes words of k states
-    the states, and ``standard_error="episodes"`` gives intervals that do not rely on the assumption.
+    the states. Intervals do not rely on the assumption.
 
     Parameters
     ----------

@@ -299,6 +299,7 @@ def test_matches_have_intervals() -> None:
     assert copy.matches(confidence=0.5)[0] == narrow
 
 
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 def test_equal_visits_are_called_equal() -> None:
     x, y = (somcot.Samples.from_trajectories([["home", *["page"] * n]] * 50, end="end") for n in (2, 4))
     kinds = {row.state: row.kind for row in somcot.distance(x, y, discount=0.9).findings().states}

@@ -74,11 +74,11 @@ def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "
     ax = axes(ax)
     drawn = tree(found.linkage(method), no_plot=True)
     for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):  # SciPy places leaves at 5, 15, 25, ...
-        ax.plot(x, (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
+        ax.plot(np.maximum(np.array(x) - found.shift, 0.0), (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
     labels = shown_all((found.labels[i] for i in drawn["leaves"]), 24)
     bar_labels(ax, labels)
     ax.tick_params(axis="y", labelsize=9 if len(labels) <= 30 else 6, length=0)
-    top = max(max(x) for x in drawn["dcoord"])
+    top = max(max(max(x) for x in drawn["dcoord"]) - found.shift, 1e-12)
     ax.set(xlabel="distance", xlim=(-0.01 * top, None))  # a margin, so that branches that join at 0 are visible
     return ax
 

@@ -411,7 +411,10 @@ def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str]
     if steps:
         _explain_colours(ax, second, chance=any(arrow.dashed for arrow in arrows))
     else:
-        ax.text(0.5, 0.5, "no step differs", transform=ax.transAxes, ha="center", color="0.4")
+        compared = (
+            "no step differs" if found.states else "no state has the same name in both,\nso steps are not compared"
+        )
+        ax.text(0.5, 0.5, compared, transform=ax.transAxes, ha="center", color="0.4")
     ax.set_title(f"steps that differ: {first} \u2192 {second}")
     return ax
 

@@ -207,7 +207,8 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     from scipy.cluster.hierarchy import dendrogram
 
     drawn = dendrogram(matrix.linkage(), no_plot=True)
-    order, links = drawn["leaves"], (drawn["dcoord"], drawn["icoord"])
+    heights = np.maximum(np.array(drawn["dcoord"]) - matrix.shift, 0.0).tolist()  # of distances that are not shifted
+    order, links = drawn["leaves"], (heights, drawn["icoord"])
     labels = [matrix.labels[i] for i in order]
     top = max(map(max, links[0])) or 1.0  # all distances may be 0
     circles = "" if matrix.confidence is None else " Circles show the uncertainty of the distances of a process."

@@ -267,9 +267,11 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" {looks[i]}/><text x="{x + reach * across:.1f}" '
             f'y="{y + reach * down:.1f}" dy="{dy}" text-anchor="{anchor}">{escape(name)}</text>'
         )
-    # Two states lie side by side: the picture is as high as the states, their loops and labels.
-    above = float(places[:, 1].min(initial=places[:, 1].max(initial=0.0))) - 54.0
-    height = float(places[:, 1].max(initial=0.0)) + 54.0 - above
+    # As high as the states, their loops and labels: two states lie side by side.
+    beyond = np.array([sizes[i] + (50.0 if i in loops else 24.0) for i in range(n)])
+    ends = places[:, 1] + beyond * out[:, 1]
+    above = float(np.min(ends, initial=radius + 54.0)) - 24.0
+    height = float(np.max(ends, initial=radius + 54.0)) + 24.0 - above
     body = f'<g font-size="13" transform="translate(0 {-above:.1f})">{"".join(parts)}</g>'
     return svg(2 * (room + radius), height, body, title, fluid=True)
 
