@@ -103,12 +103,13 @@ def record(
     behaviour: Floats | None = None,
     repeated: float = 0.0,
     seen: Ints | None = None,
+    mood: float = 0.0,
 ) -> RecordedMDP:
     """At least n steps in episodes of at most `length` steps, under random actions or a behaviour policy.
 
     `outcome` has the reward of each (s, a, t) instead of the mean of (s, a): 0 or 1 with that mean where it is between.
     With probability `repeated` the action is that of the step before; `seen` has the label under which a state is
-    recorded.
+    recorded. All rewards of an episode are raised by one normal number of standard deviation `mood`.
     """
     cumulative = process.transitions.cumsum(axis=2)
     end = process.states.index("terminated") if "terminated" in process.states else -1
@@ -148,6 +149,8 @@ def record(
         total += sum(len(part) for part in columns[0]) - total
     joined: list[Any] = [np.concatenate(part) for part in columns]
     episode, s, a, r, t, ended = joined
+    if mood:
+        r = r + (mood * rng.normal(size=int(episode.max()) + 1))[episode.astype(int)]
     # Steps of one episode after each other; the number of a run is unique because `total` grows.
     order = np.lexsort((np.arange(len(episode)), episode))
     last = np.append(episode[order][1:] != episode[order][:-1], True)
@@ -169,7 +172,8 @@ class DistanceFamily(NamedTuple):
 
     name: str
     # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake, cliff; memory: actions are often
-    # repeated; aliased: which of two Garnets is at work is hidden, and changes in one of 50 steps
+    # repeated; aliased: which of two Garnets is at work is hidden, and changes in one of 50 steps; context: it never
+    # changes within an episode; moods: all rewards of an episode are raised by one number
     kind: str
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
@@ -207,6 +211,13 @@ DISTANCES = (
     DistanceFamily("Garnet 15 x 2, one state, 3,000", "garnet", (15, 2, 3), "one", 3000),
     DistanceFamily("Garnet 5 x 2, same, noisy rewards, 800", "garnet", (5, 2, 4), "same", 800, 0.5),
     DistanceFamily("Garnet 8 x 3 under a policy, every row, 1,200", "garnet", (8, 3, 4), "policy", 1200),
+    # Written down before whole episodes were drawn, and run after that rule was fixed on the hidden mode above.
+    DistanceFamily("Garnet 5 x 2, every row, hidden mode, 1,500", "aliased", (5, 2, 3), "every", 1500),
+    DistanceFamily("Garnet 6 x 2, same, one mode an episode, 1,500", "context", (6, 2, 3), "same", 1500),
+    DistanceFamily("Garnet 6 x 2, same, moods, noisy, 1,500", "moods", (6, 2, 3), "same", 1500, 0.1),
+    DistanceFamily("Garnet 5 x 2, every row, moods, noisy, 1,500", "moods", (5, 2, 3), "every", 1500, 0.1),
+    DistanceFamily("Garnet 7 x 2, one state, policy with memory, 1,500", "memory", (7, 2, 3), "one", 1500),
+    DistanceFamily("Garnet 6 x 3, every row, 1,200", "garnet", (6, 3, 3), "every", 1200),
 )
 
 
@@ -235,14 +246,8 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         x, y = (MDP(P, (P * R).sum(axis=2)) for R in (chance, more))
         return x, y, record(x, family.n, rng, outcome=chance), record(y, family.n, rng, outcome=more), None
     P, R = garnet(n, m, branching, rng), rng.random((n, m))
-    if family.kind == "aliased":
-        modes = np.stack([P, garnet(n, m, branching, rng)])
-        # Hidden states (mode, state): the mode stays in 49 of 50 steps, and a row is that of the present mode.
-        hidden = np.einsum("gsat,gh->gsaht", modes, [[0.98, 0.02], [0.02, 0.98]]).reshape(2 * n, m, 2 * n)
-        process, seen = MDP(hidden, np.tile(R, (2, 1))), np.tile(np.arange(n), 2)
-        x, uniform = MDP(P, R), np.full(2 * n, 0.5 / n)
-        a, b = (record(process, family.n, rng, starts=uniform, seen=seen) for _ in range(2))
-        return x, x, a, b, None
+    if family.kind in ("aliased", "context"):
+        return hidden_pair(family, P, R, rng)
     Q, S = P.copy(), R.copy()
     if family.change in ("every", "known", "policy"):
         Q = 0.8 * P + 0.2 * garnet(n, m, branching, rng)
@@ -253,8 +258,34 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     x, y = MDP(P, R), MDP(Q, S)
     policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
     repeated = 0.8 if family.kind == "memory" else 0.0
-    known = x if family.change == "known" else record(x, family.n, rng, noise=family.noise, repeated=repeated)
-    return x, y, known, record(y, family.n, rng, noise=family.noise, repeated=repeated), policy
+    options: dict[str, Any] = {"noise": family.noise, "repeated": repeated, "mood": 0.3 * (family.kind == "moods")}
+    known = x if family.change == "known" else record(x, family.n, rng, **options)
+    return x, y, known, record(y, family.n, rng, **options), policy
+
+
+def hidden_pair(
+    family: DistanceFamily, P: Floats, R: Floats, rng: np.random.Generator
+) -> tuple[MDP, MDP, MDP, MDP, None]:
+    """Hidden states (mode, state): each mode has rows of its own; `recorded_pair` of what is seen of them."""
+    n, m, branching = family.shape
+    stays = 0.98 if family.kind == "aliased" else 1.0
+    change = np.array([[stays, 1 - stays], [1 - stays, stays]])
+    modes = [np.stack([P, garnet(n, m, branching, rng)])]
+    modes.append(modes[0] if family.change == "same" else 0.8 * modes[0] + 0.2 * garnet(n, m, branching, rng))
+    uniform, seen = np.full(2 * n, 0.5 / n), np.tile(np.arange(n), 2)
+    sides = []
+    for rows in modes:
+        hidden = np.einsum("gsat,gh->gsaht", rows, change).reshape(2 * n, m, 2 * n)
+        # What endless recordings show: rows are means over the modes, weighted by the visits of 20 steps.
+        law, visits = uniform, np.zeros(2 * n)
+        for _ in range(20):
+            visits, law = visits + law, law @ hidden.mean(axis=1)
+        both = hidden.reshape(2 * n, m, 2, n).sum(axis=2).reshape(2, n, m, n)
+        share = visits.reshape(2, n) / visits.reshape(2, n).sum(axis=0)
+        truth = MDP((share[:, :, None, None] * both).sum(axis=0), R, initial=np.full(n, 1 / n))
+        sides.append((truth, record(MDP(hidden, np.tile(R, (2, 1))), family.n, rng, starts=uniform, seen=seen)))
+    (x, a), (y, b) = sides
+    return x, y, a, b, None
 
 
 class TransferFamily(NamedTuple):

@@ -246,6 +246,7 @@ def test_a_policy_fitted_to_the_steps_needs_other_steps() -> None:
         ({"value_range": (1, 0)}, ValueError, "value_range: found"),
         ({"value_range": 3}, ValueError, "value_range: found 3, expected two"),
         ({"value_range": (0, 1, 2)}, ValueError, "value_range: found .0, 1, 2., expected two"),
+        ({"value_range": (0.0, 0.1)}, ValueError, "value_range: found .0.0, 0.1., but the policy earns"),
         ({"holdout": 2}, ValueError, "holdout: found 2"),
         ({"holdout": 0.001}, ValueError, "holdout: 0.001 of"),
         ({"recorded": MDP([[[1.0]]], [[0.0]])}, TypeError, "recorded: found MDP, expected a RecordedMDP"),

@@ -11,14 +11,13 @@ import numpy as np
 
 import somcot
 from somcot import plots
-from somcot.plumbing.arrays import Floats
 
 
 def record(tilt: float, seed: int, n: int = 200, n_steps: int = 40) -> somcot.Trajectories:
     """Langevin dynamics in the potential (x^2 - 1)^2 / 2 - tilt x, and a fast coordinate."""
     rng = np.random.default_rng(seed)
     x, fast = rng.normal(-1.0, 0.2, n), rng.normal(0.0, 0.5, n)
-    rows: list[Floats] = [np.column_stack([x, fast])]
+    rows: list[np.ndarray] = [np.column_stack([x, fast])]
     for _ in range(n_steps):
         x = x - 0.1 * (2 * x * (x * x - 1) - tilt) + np.sqrt(0.05) * rng.normal(size=n)
         fast = 0.5 * fast + 0.4 * rng.normal(size=n)

@@ -14,14 +14,13 @@ import numpy as np
 
 import somcot
 from somcot import plots, readers
-from somcot.plumbing.arrays import Floats
 
 
 def controller(gain: float, seed: int) -> somcot.Trajectories:
     """Push towards the falling side, with a fifth of the pushes at random."""
     rng = np.random.default_rng(seed)
 
-    def act(seen: Floats) -> int:
+    def act(seen: np.ndarray) -> int:
         pushed = seen[2] + gain * seen[3] + 0.1 * seen[0] + 0.2 * seen[1] > 0
         return int(pushed) if rng.random() > 0.2 else int(rng.integers(2))
 

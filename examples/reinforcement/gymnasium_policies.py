@@ -19,9 +19,9 @@ careful = [LEFT, UP, UP, UP, LEFT, LEFT, LEFT, LEFT, UP, DOWN, LEFT, LEFT, LEFT,
 bold = [DOWN, RIGHT, DOWN, LEFT, DOWN, LEFT, DOWN, LEFT, RIGHT, DOWN, DOWN, LEFT, LEFT, RIGHT, RIGHT, LEFT]
 recordings = {
     name: readers.from_env(
-        "FrozenLake-v1", lambda state, table=table: table[int(state)], n_steps=20_000, rng=1, terminal=False
+        "FrozenLake-v1", lambda state, table=table: table[int(state)], n_steps=20_000, rng=seed, terminal=False
     )
-    for name, table in (("careful", careful), ("bold", bold))
+    for seed, (name, table) in enumerate((("careful", careful), ("bold", bold)))
 }
 a, b = recordings.values()
 

@@ -132,8 +132,6 @@ def distance(
     chosen = _method_for(method, x, y)
     data = any(isinstance(process, Data) for process in (x, y))
     _note_frames(x, y)
-    if confidence is not None and all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y)):
-        warn(Note("models-are-exact", "confidence"), DataWarning)
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
         return _other_clock(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     if chosen.takes == "streams" and (method == "auto" or confidence is not None):
@@ -423,8 +421,8 @@ def markov_order(samples: Samples, *, max_order: int = 3, rng: int | np.random.G
     """Test the Markov order: the number of past states on which the next state depends.
 
     For k = 1, 2, ... the next state is tested for independence of the state before the last k, by permutation within
-    each word of k states. Distances assume order 1. If the data reject it, `Samples.with_order` makes words of k states
-    the states. Intervals do not rely on the assumption.
+    each word of k states. Distances are those of processes of order 1. If the data reject it, `Samples.with_order`
+    makes words of k states the states; intervals and tests hold for whole sequences, whatever their order.
 
     Parameters
     ----------

@@ -293,8 +293,8 @@ def residuals(
         if not hasattr(table, "tocsr"):
             real_array(name, table, 2)
     occupancy = coupling.state_law()
-    encoder = conditional(occupancy) if encoder is None else encoder
-    decoder = conditional(occupancy.T) if decoder is None else decoder
+    encoder = conditional(occupancy) if encoder is None else real_array("encoder", encoder, 2)
+    decoder = conditional(occupancy.T) if decoder is None else real_array("decoder", decoder, 2)
     return Residuals(
         flow_residual(occupancy, coupling.next_law(), coupling.start, discount),
         _causal_residual(coupling, nu_x, encoder),

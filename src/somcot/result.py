@@ -153,8 +153,7 @@ class _Amended(Details):
     """The details of another result with some fields replaced; each field is computed once for both results."""
 
     def __init__(self, base: Details, **known: object) -> None:
-        super().__init__(**known)
-        self.base = base  # fields are computed there, and shared
+        super().__init__(base=base, **known)  # fields are computed in `base`, and shared
 
     def __getattribute__(self, name: str) -> object:
         values = object.__getattribute__(self, "__dict__")
@@ -162,10 +161,8 @@ class _Amended(Details):
             return getattr(values["base"], name)
         return object.__getattribute__(self, name)  # everything else, including methods
 
-    def __getattr__(self, name: str) -> object:
-        if name == "base" or name.startswith("__"):  # while a copy is being unpickled
-            raise AttributeError(name)
-        return getattr(self.base, name)  # what only the details of one solver have, such as fitted models
+    def __getattr__(self, name: str) -> object:  # what only the details of one solver have, such as fitted models
+        return getattr(object.__getattribute__(self, "base"), name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

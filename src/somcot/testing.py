@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from somcot.plumbing.checks import check_text
 from somcot.samples import Samples
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ def assert_same_process(
     from somcot.inference.permutation import decision, same_process
     from somcot.inference.strata import discount_for
 
-    if inconclusive not in ("fail", "pass"):
-        raise ValueError(f"inconclusive: found {inconclusive!r}, expected 'fail' or 'pass'")
+    check_text("inconclusive", inconclusive, "fail", "pass")
     x, y = (_recording(name, side) for name, side in (("reference", reference), ("actual", actual)))
     # From the reference alone: what is compared with it must not change the measure.
     gamma = discount_for([x]) if discount is None else discount

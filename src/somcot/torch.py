@@ -166,7 +166,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
     prior : float
         Added to every count, so that the rows of unvisited states are defined (uniform).
     forget : float
-        Share of the counts that each minibatch replaces, for changing sources; 0 keeps all counts.
+        Share of the counts that each minibatch replaces, for codes of an encoder in training; 0 keeps all.
     half_life : float, optional
         Instead of `forget`: transitions after which a count weighs half as much, as for ``method="somcot"``.
 

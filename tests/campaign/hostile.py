@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import signal
 import tempfile
@@ -15,6 +16,9 @@ import types
 import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -23,18 +27,21 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 from scipy.sparse import bsr_array, coo_array
 
 import somcot
 from somcot import ContinuousChain, MarkovChain, Problem, Samples, Trajectories, mdp
 from somcot.plumbing.errors import NotSolvedError
+from somcot.solvers import somcot as steps
 from tests.surface import CONSTRUCTED, listed
 
 SECONDS = 20.0
 DOCUMENTED = (ValueError, TypeError, OSError, MemoryError, ImportError, NotSolvedError)
 MODULES = (
-    "certificates", "costs", "couplings", "gaussian", "gradients", "hidden", "mdp", "msm", "readers", "report",
-    "steps", "streams",
+    "certificates", "costs", "couplings", "gaussian", "gradients", "hidden", "mdp", "msm", "plots", "readers", "report",
+    "solvers.somcot", "steps", "streams", "testing",
+    *(name for name in ("torch", "jax") if find_spec(name) is not None),
 )  # fmt: skip
 
 
@@ -53,6 +60,13 @@ def ends_early() -> Iterator[int]:
     """A generator that fails after its first element."""
     yield 0
     raise RuntimeError("the source failed")
+
+
+def contains_itself() -> list[Any]:
+    """A list without end."""
+    found: list[Any] = []
+    found.append(found)
+    return found
 
 
 HOSTILE: dict[str, Callable[[], Any]] = {
@@ -111,6 +125,28 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "chain": lambda: MarkovChain([[1.0]]),
     "path": lambda: Path("/nonexistent/file"),
     "module": lambda: np,
+    "False": lambda: False,
+    "-0.0": lambda: -0.0,
+    "denormal": lambda: 5e-324,
+    "Fraction": lambda: Fraction(1, 3),
+    "timedelta64": lambda: np.timedelta64(3, "s"),
+    "long text": lambda: "x" * 100_000,
+    "escape": lambda: "\x1b[31m\n",
+    "memory": lambda: memoryview(b"nonsense"),
+    "far range": lambda: range(10**15),
+    "contains itself": contains_itself,
+    "foreign bytes": lambda: np.eye(2).astype(">f8"),
+    "truth table": lambda: np.eye(2, dtype=bool),
+    "text numbers": lambda: [["0.5", "0.5"], ["0.5", "0.5"]],
+    "mixed list": lambda: [0, "a", None, 1.5],
+    "one element": lambda: [0],
+    "huge ints": lambda: [10**30, -(10**30)],
+    "negative list": lambda: [-1, -2],
+    "nan label": lambda: [float("nan"), "a"],
+    "categories": lambda: pd.Series(["a", None], dtype="category"),
+    "lazy frame": lambda: pl.LazyFrame({"a": [0.5]}),
+    "arrow": lambda: pa.table({"a": [0.5, None]}),
+    "samples": lambda: Samples.from_trajectories([["u", "v"], ["v", "u"]]),
 }
 
 STATES = ("a", "b")
@@ -138,6 +174,39 @@ def _result() -> Any:
     return somcot.distance(_chain(), _chain(Q), discount=0.9)
 
 
+def _of_vectors() -> Any:
+    return somcot.distance(_vectors(1), _vectors(2), "euclidean", discount=0.9, rng=1)
+
+
+def _recorded_mdp() -> mdp.RecordedMDP:
+    rng = np.random.default_rng(1)
+    states, actions = rng.integers(2, size=200), rng.integers(2, size=200)
+    return mdp.RecordedMDP.from_transitions(states, actions, 1.0 * states, np.append(states[1:], 0))
+
+
+@cache
+def _made(kind: str) -> Any:
+    """Records that take long and that no call changes."""
+    if kind == "drift":
+        return somcot.drift(VALID["periods"](), discount=0.9, n_permutations=19, rng=1)
+    if kind == "selection":
+        return somcot.select_model(_samples(), VALID["candidates"](), discount=0.9)
+    if kind == "plan":
+        return somcot.sample_size(_samples(), effect=0.2, discount=0.9, rng=1)
+    return mdp.transfer_bound(_mdp(), _recorded_mdp(), discount=0.9, rng=1)
+
+
+def _run(fed: bool = False) -> Any:
+    state = steps.init(COST, discount=0.9, n_steps=10)
+    return steps.advance(state, ([0, 1], [1, 0]), ([0, 1], [1, 0])) if fed else state
+
+
+def _saved_run() -> Path:
+    path = _file("").with_name("run.ck")
+    steps.save(_run(), path)
+    return path
+
+
 def _file(text: str = "sequence,time,state\n1,1,a\n1,2,b\n1,3,a\n2,1,b\n2,2,a\n") -> Path:
     path = Path(tempfile.mkdtemp(prefix="hostile-")) / "rows.csv"
     path.write_text(text, encoding="utf-8")
@@ -151,10 +220,36 @@ def _saved(make: Callable[[], Any]) -> Path:
 
 
 def _xes() -> Path:
-    event = '<event><string key="concept:name" value="{}"/></event>'
-    trace = "<trace>" + event.format("a") + event.format("b") + "</trace>"
+    event = '<event><string key="concept:name" value="{}"/><date key="time:timestamp" value="2026-01-01"/></event>'
+    trace = '<trace><string key="concept:name" value="1"/>' + event.format("a") + event.format("b") + "</trace>"
     path = _file("").with_name("log.xes")
     path.write_text(f"<log>{trace}{trace}</log>", encoding="utf-8")
+    return path
+
+
+def _monitor() -> somcot.Monitor:
+    found = somcot.Monitor(_samples(), discount=0.9, one_false_alarm_per=1000)
+    found.update(["a", "b", "a", "b"], [1, 1, 2, 2])
+    return found
+
+
+def _trace() -> Path:
+    calls = [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": name}}]} for name in ("a", "b", "a")]
+    path = _file("").with_name("run.json")
+    path.write_text(json.dumps(calls), encoding="utf-8")
+    return path
+
+
+def _buffer() -> dict[str, Any]:
+    ends = np.array([False, False, True])
+    observed = {"observations": np.array([0, 1, 0]), "next_observations": np.array([1, 0, 1])}
+    taken = {"actions": np.array([0, 0, 1]), "rewards": np.ones(3)}
+    return observed | taken | {"terminals": ends, "timeouts": np.zeros(3, dtype=bool)}
+
+
+def _arrays() -> Path:
+    path = _file("").with_name("arrays.npz")
+    np.savez(path, a=np.array([0, 1, 0, 1]), b=np.array([1, 0]))
     return path
 
 
@@ -291,6 +386,10 @@ ESPECIALLY: dict[str, dict[str, Callable[[], Any]]] = {
         "least": lambda: 1,
     },
     "somcot.readers.from_graph": {"graph": lambda: nx.cycle_graph(3)},
+    "somcot.readers.from_traces": {"data": _trace},
+    "somcot.readers.from_replay_buffer": {"buffer": _buffer},
+    "somcot.readers.transitions_of": {"buffer": _buffer},
+    "somcot.readers.read_arrays": {"path": _arrays},
     "somcot.readers.from_xes": {"data": _xes},
     "somcot.readers.from_model": {"model": lambda: types.SimpleNamespace(transition_matrix=np.array(P))},
     "somcot.readers.from_prism": {"transitions": lambda: _file("2 2\n0 1 1\n1 0 1\n")},
@@ -308,14 +407,14 @@ ESPECIALLY: dict[str, dict[str, Callable[[], Any]]] = {
     "somcot.Monitor.load": {"path": lambda: _saved(OWNERS["Monitor"])},
     "somcot.DistanceMatrix.load": {"path": lambda: _saved(OWNERS["DistanceMatrix"])},
     "somcot.certificates.simulated_upper": {
-        "reset": lambda: (lambda rng: np.zeros(1),) * 2,
-        "step": lambda: (lambda s, rng: s + rng.normal(size=1),) * 2,
+        "reset": lambda: (lambda n, rng: np.zeros((n, 1)),) * 2,
+        "step": lambda: (lambda x, rng: 0.5 * x + rng.normal(size=x.shape),) * 2,
         "cost": lambda: "euclidean",
         "n_rollouts": lambda: 10,
     },
-    "somcot.certificates.upper_bound": {"coupling": lambda: _result().coupling()},
+    "somcot.certificates.upper_bound": {"coupling": lambda: _result().plan},
     "somcot.couplings.residuals": {
-        "coupling": lambda: _result().coupling(),
+        "coupling": lambda: _result().plan,
         "nu_x": lambda: _chain().occupancy(0.9),
         "nu_y": lambda: _chain(Q).occupancy(0.9),
     },
@@ -338,6 +437,30 @@ ESPECIALLY: dict[str, dict[str, Callable[[], Any]]] = {
     "somcot.readers.Bins.uniform": {"low": lambda: 0.0, "high": lambda: 1.0},
     "somcot.readers.Bins.quantile": {"values": lambda: [0.0, 1.0, 2.0, 3.0]},
     "somcot.readers.Bins.codes": {"values": lambda: [[0.5], [0.2]]},
+    "somcot.plots.cells": {"result": _of_vectors},
+    "somcot.plots.calibration": {"result": _of_vectors},
+    "somcot.plots.map_tests": {"result": _of_vectors},
+    "somcot.plots.resolution": {"result": _of_vectors},
+    "somcot.plots.matrix": {"found": lambda: OWNERS["DistanceMatrix"]()},
+    "somcot.plots.dendrogram": {"found": lambda: OWNERS["DistanceMatrix"]()},
+    "somcot.plots.embedding": {"found": lambda: OWNERS["DistanceMatrix"]()},
+    "somcot.plots.drift": {"found": lambda: _made("drift")},
+    "somcot.plots.selection": {"found": lambda: _made("selection")},
+    "somcot.plots.power_curve": {"plan": lambda: _made("plan")},
+    "somcot.plots.transfer_bound": {"bound": lambda: _made("bound")},
+    "somcot.plots.graph": {"record": _result},
+    "somcot.plots.visits": {"record": _result},
+    "somcot.plots.intervals": {"results": lambda: [_result()]},
+    "somcot.mdp.transfer_bound": {"model": _mdp, "recorded": _recorded_mdp},
+    "somcot.solvers.somcot.advance": {"state": _run, "x": lambda: ([0, 1], [1, 0]), "y": lambda: ([0, 1], [1, 0])},
+    "somcot.solvers.somcot.finish": {"state": lambda: _run(fed=True)},
+    "somcot.solvers.somcot.save": {"state": _run, "path": lambda: _file("").with_name("run.ck")},
+    "somcot.solvers.somcot.load": {"path": _saved_run},
+    "somcot.testing.assert_same_process": {
+        "actual": _samples,
+        "margin": lambda: 0.9,
+        "inconclusive": lambda: "pass",
+    },
     "somcot.report.write": {"path": lambda: _file("").with_name("r.html")},
     "somcot.streams.from_iterable": {"pairs": lambda: [(0, 1), (1, 0)], "n_states": lambda: 2},
     "somcot.costs.euclidean": {"a": lambda: [[0.0, 1.0]], "b": lambda: [[1.0, 2.0]]},
@@ -362,7 +485,7 @@ OWNERS: dict[str, Callable[[], Any]] = {
     "Result": _result,
     "Problem": lambda: VALID["problem"](),
     "Lumping": lambda: somcot.lump(_chain(), [0.0, 1.0]),
-    "Monitor": lambda: somcot.Monitor(_samples(), discount=0.9, one_false_alarm_per=1000),
+    "Monitor": _monitor,
     "DistanceMatrix": lambda: somcot.distance_matrix(VALID["processes"](), discount=0.9),
     "Cells": lambda: somcot.discretise(_vectors(1), _vectors(2), n_cells=4, rng=1),
     "Linear": lambda: somcot.gaussian.Linear.of(np.eye(2) / 2, np.eye(2)),
@@ -474,6 +597,9 @@ def attack(target: Target, argument: str, value: str) -> Outcome:
         text = f"{type(error).__name__}: {error}"
         own = isinstance(error, NotSolvedError) or str(error) in ("no text", "the source failed")
         kind = "named" if own else "undocumented"
+    except AssertionError as error:
+        text = f"{type(error).__name__}: {error}"
+        kind = "named" if target.name.startswith("somcot.testing.") else "undocumented"  # which is to raise it
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         kind = _kind(target, argument, error)

@@ -179,9 +179,10 @@ def test_nested_fields(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
     (tmp_path / "doc.json").write_text(json.dumps({"total": 9, "rows": rows}, indent=1))
+    (tmp_path / "line.json").write_text(json.dumps({"total": 9, "rows": rows}))
     found = [
         from_table(tmp_path / n, state="event.name", sequence="who.id")
-        for n in ("t.json", "t.jsonl", "t.parquet", "doc.json")
+        for n in ("t.json", "t.jsonl", "t.parquet", "doc.json", "line.json")
     ]
     for samples in found:
         same(samples, found[0])

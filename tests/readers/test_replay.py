@@ -228,3 +228,32 @@ def test_the_listing_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["bound"].value_recorded.low <= 0.19
     assert names["bound"].policy_loss > 0.05
     assert not names["bound"].proved
+
+
+def test_a_full_buffer_of_torchrl_is_read_from_its_oldest_step() -> None:
+    """Steps are where the ring stored them; the writer knows where the next one goes."""
+
+    class Buffer:
+        def __init__(self, held: dict[str, Any], cursor: int, axis: int) -> None:
+            self.held, self.dim_extend = held, axis
+            self.writer = SimpleNamespace(_cursor=cursor)
+
+        def __len__(self) -> int:
+            return len(ONE)
+
+        def __getitem__(self, _: slice) -> dict[str, Any]:
+            return self.held
+
+    for axis, runs in ((0, (ONE,)), (1, (ONE, TWO))):
+        parts = [np.stack(part) if axis else part[0] for part in zip(*map(columns, runs), strict=True)]
+        s, a, r, t, ended, cut = (np.roll(part, 2, axis) for part in parts)
+        later = {"observation": t, "reward": r[..., None], "terminated": ended[..., None], "truncated": cut[..., None]}
+        held = {"observation": s, "action": a, "next": later}
+        same(from_replay_buffer(Buffer(held, 2, axis)), expected(*runs))
+
+
+def test_observations_of_several_parts_are_refused() -> None:
+    buffer = SimpleNamespace(pos=1, full=False, rewards=np.zeros((2, 1)), dones=np.zeros((2, 1)))
+    buffer.observations = buffer.next_observations = {"image": np.zeros((2, 1)), "goal": np.zeros((2, 1))}
+    with pytest.raises(TypeError, match="buffer: its observations have entries image, goal; pass one of them"):
+        from_replay_buffer(buffer)

@@ -77,6 +77,15 @@ def test_cart_pole_side_by_side() -> None:
     assert set(samples.features[:-1].tolist()) == {1.0}
 
 
+def test_seeds_that_follow_each_other_share_no_environment() -> None:
+    first, second = (
+        from_env("Pendulum-v1", lambda seen: [0.0], n_steps=1600, n_envs=8, rng=rng, vectors=True) for rng in (0, 1)
+    )
+    starts = [{tuple(episode[0]) for episode in part.episodes} for part in (first, second)]
+    assert len(starts[0]) == 8
+    assert starts[0].isdisjoint(starts[1])
+
+
 def test_cart_pole_falls_at_random() -> None:
     samples = from_env("CartPole-v1", None, n_steps=1000, bins=POLE, rng=0)
     assert samples.terminated is not None

@@ -96,6 +96,23 @@ def test_where_it_takes_long_to_settle_the_bracket_says_so(lazy: float) -> None:
     assert result.bounds.high - result.bounds.low <= 1e-12 + 2e-14 * result.settling
 
 
+@pytest.mark.parametrize("leave", [1e-9, 1e-10])
+def test_sweeps_end_where_rounding_hides_all_progress(leave: float) -> None:
+    """Plans that differ by rounding alternate for ever: more sweeps would not help, and are not recommended."""
+    x = MarkovChain(
+        [[1 - leave, leave / 2, leave / 2], [leave, 1 - 2 * leave, leave], [leave / 3, leave / 3, 1 - 2 * leave / 3]],
+        0,
+        normalize=True,
+    )
+    y = MarkovChain(
+        [[1 - 2 * leave, leave, leave], [leave, 1 - 2 * leave, leave], [2 * leave, leave, 1 - 3 * leave]],
+        2,
+        normalize=True,
+    )
+    result = somcot.distance(x, y, np.abs(np.subtract.outer(range(3), range(3))), discount=1)
+    assert result.status == "rounding limit"
+
+
 def test_it_is_what_policy_iteration_finds() -> None:
     for seed in range(20):
         x, y, cost, _ = random_problem(seed)

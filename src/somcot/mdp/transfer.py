@@ -142,7 +142,8 @@ def transfer_bound(
     unvisited : {"worst", "model"}
         The outcome of actions that were never tried: the worst within `value_range`, or that of the model.
     value_range : (float, float), optional
-        Smallest and largest possible value. By default those of the least and the largest reward at every step.
+        Smallest and largest possible value of any state. By default those of the least and the largest reward at
+        every step.
     method : {"delta", "proved"}
         "proved" holds for every number of steps: L1 balls around the rows (Weissman), all of them at once, and the
         worst process within. It assumes that rewards stay within the range seen, and that those which did not vary in
@@ -215,6 +216,8 @@ def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options,
     weight = start[world.place] if not start[outside].any() else model.initial
     V, _ = followed(model.transitions, model.rewards, law[world.place], weight, options.discount)
     value_model = float(weight @ V)
+    if options.value_range is not None:
+        _check_range(options.value_range, value_model, ends.estimate)
     _, visits = followed(world.law, world.reward, law, start, options.discount)
     # Discounted visits sum to 1 / (1 - discount); the last factor makes them a share.
     never = float((visits[:, None] * law)[(world.visits == 0) & ~stays(world)].sum() * (1.0 - options.discount))
@@ -237,6 +240,17 @@ def _bound(model: MDP, world: World, law: Floats, chosen: Any, options: Options,
         value_model, ValueInterval(ends.estimate, ends.low, ends.high), error, max(ends.best_high - ends.low, 0.0),
         options.confidence, never, options.method == "proved", policy, rows,
     )  # fmt: skip
+
+
+def _check_range(value_range: tuple[float, float], *values: float) -> None:
+    """Values outside the range show that it is not one of all values."""
+    slack = 1e-9 * max(map(abs, value_range))
+    for value, side in zip(values, ("model", "recorded process"), strict=True):
+        if not value_range[0] - slack <= value <= value_range[1] + slack:
+            raise ValueError(
+                f"value_range: found {value_range}, but the policy earns {value:.4g} in the {side}; pass the least and "
+                "the largest value that is possible from any state"
+            )
 
 
 # --- Policies

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from somcot.plots.cell_maps import calibration, cells, map_tests, resolution
 from somcot.plots.collections import dendrogram, drift, embedding, matrix, power_curve, selection, transfer_bound
-from somcot.plots.drawing import NAMES
+from somcot.plots.drawing import NAMES, check
 from somcot.plots.results import (
     contributions,
     coupling,
@@ -43,6 +43,7 @@ def overview(result: Result, *, names: tuple[str, str] = NAMES) -> Figure:
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
+    check(result, names)
     picture, axes = plt.subplots(2, 3, figsize=(16, 9.5), layout="constrained")
     # With cells the maps move to the second row.
     maps = axes[0] if result.continuous is None else axes[1]

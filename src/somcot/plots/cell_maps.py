@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from somcot.cells import ROUTES, Cells, Continuous
-from somcot.plots.drawing import NAMES, axes, shown
+from somcot.plots.drawing import NAMES, axes, check, check_pair, shown
 from somcot.plumbing.arrays import Floats
+from somcot.plumbing.checks import check_count
 from somcot.result import Result
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def cells(
         The two coordinates to draw; in one dimension the second axis is the rank of the cell.
     """
     partition = _continuous(result).cells
+    check_pair("names", names)
+    check_pair("coordinates", coordinates)
     ax = axes(ax)
     flat = partition.centres.shape[1] == 1
     # The mean position of the partners of each cell, under the coupling.
@@ -92,8 +95,8 @@ def cells(
 
 def _in_plane(points: Floats, partition: Cells, coordinates: tuple[int, int]) -> Floats:
     """Two coordinates, or the only coordinate and the rank of the cell."""
-    if partition.centres.shape[1] > 1:
-        return points[:, list(coordinates)]
+    if (d := partition.centres.shape[1]) > 1:
+        return points[:, [check_count("coordinates", k, -d, d - 1) for k in coordinates]]
     # Applied twice, argsort gives ranks.
     rank = np.argsort(np.argsort(partition.centres[:, 0], kind="stable"), kind="stable")
     return np.column_stack([points[:, 0], rank])
@@ -225,6 +228,7 @@ def _name_marks(ax: Axes, *, interval: bool) -> None:
 
 
 def _continuous(result: Result) -> Continuous:
+    check(result)
     if result.continuous is None:
         raise ValueError("result: has no cells; only distances between Trajectories do")
     return result.continuous

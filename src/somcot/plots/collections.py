@@ -14,7 +14,7 @@ from somcot.many.selection import Selection
 from somcot.mdp import TransferBound
 from somcot.plots.drawing import axes, bar_labels, shown, shown_all
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_kind
+from somcot.plumbing.checks import check_flag, check_kind
 from somcot.plumbing.html import place_labels
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
         If False, keep the order of the matrix, as always if distances are missing or rows and columns differ.
     """
     check_kind("found", found, DistanceMatrix)
+    check_flag("ordered", ordered)
     ax = axes(ax)
     rows = columns = np.arange(len(found.labels))
     # A linkage needs all distances.
@@ -140,6 +141,7 @@ def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
 
 def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
     """Distances of all candidates with intervals; the confidence set is filled, numeric candidates form a curve."""
+    check_kind("found", found, Selection)
     ax = axes(ax)
     curve = found.curve
     places = {row.name: k for k, row in enumerate(found.table)}
@@ -170,6 +172,7 @@ def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
     found : Drift
     ax : matplotlib Axes, optional
     """
+    check_kind("found", found, Drift)
     ax = axes(ax)
     place = {label: k for k, label in enumerate(found.periods)}
     rows = (("C0", "o", -0.08, f"from {shown(found.reference)}", found.against_reference()),
@@ -207,6 +210,7 @@ def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
     plan : SampleSize
     ax : matplotlib Axes, optional
     """
+    check_kind("plan", plan, SampleSize)
     ax = axes(ax)
     most = 1.3 * max(plan.n_sequences, *(point.n for point in plan.points))
     n = np.linspace(1.0, most, 200)
@@ -233,6 +237,7 @@ def transfer_bound(bound: TransferBound, *, ax: Axes | None = None) -> Axes:
     bound : TransferBound
     ax : matplotlib Axes, optional
     """
+    check_kind("bound", bound, TransferBound)
     ax = axes(ax)
     estimate, low, high = bound.value_recorded
     best = low + bound.policy_loss

@@ -8,26 +8,47 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from somcot.plumbing.arrays import Array, Floats
+from somcot.plumbing.checks import check_kind, check_sequence
 from somcot.plumbing.html import pull
 from somcot.plumbing.text import label_texts
+from somcot.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LESS", "MORE", "NAMES", "Arrow", "axes", "bar_labels", "circle", "heat_map", "ring", "shown", "shown_all"]
+__all__ = [
+    "LESS", "MORE", "NAMES", "Arrow", "axes", "bar_labels", "check", "check_pair", "circle", "heat_map", "ring",
+    "shown", "shown_all",
+]  # fmt: skip
 
 NAMES = ("X", "Y")
 MORE, LESS = "#0072B2", "#D55E00"  # blue and vermilion of Okabe and Ito, which colour-blind people tell apart
 _MAX_TICKS = 15  # more labels overlap at the usual size
 
 
-def axes(ax: Axes | None) -> Axes:
+def check(result: object, names: object = NAMES) -> None:
+    """Check that a record is a Result, and that there are two names."""
+    check_kind("result", result, Result)
+    check_pair("names", names)
+
+
+def check_pair(name: str, values: object) -> None:
+    """Check that a value has two elements, such as the names of the processes."""
+    check_kind(name, values, tuple, list)
+    if len(check_sequence(name, values)) != 2:
+        raise ValueError(f"{name}: found {values!r}, expected two of them")
+
+
+def axes(ax: Axes | None, **options: Any) -> Axes:
     """`ax`, or the axes of a new figure."""
-    if ax is not None:
-        return ax
+    import matplotlib.axes
     import matplotlib.pyplot as plt
 
-    return plt.subplots(layout="constrained")[1]
+    if ax is not None:
+        check_kind("ax", ax, matplotlib.axes.Axes)
+        return ax
+    new: Axes = plt.subplots(layout="constrained", **options)[1]
+    return new
 
 
 def shown(label: Hashable, longest: int = 16) -> str:

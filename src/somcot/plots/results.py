@@ -9,8 +9,23 @@ import numpy as np
 
 from somcot.chains import MarkovChain
 from somcot.contributions import PairShare, TransitionShare
-from somcot.plots.drawing import LESS, MORE, NAMES, Arrow, axes, bar_labels, circle, heat_map, ring, shown, shown_all
+from somcot.plots.drawing import (
+    LESS,
+    MORE,
+    NAMES,
+    Arrow,
+    axes,
+    bar_labels,
+    check,
+    check_pair,
+    circle,
+    heat_map,
+    ring,
+    shown,
+    shown_all,
+)
 from somcot.plumbing.arrays import Array, Floats
+from somcot.plumbing.checks import check_count, check_sequence, check_text
 from somcot.plumbing.text import figure
 from somcot.problem import Data
 from somcot.result import Claim, Result
@@ -46,6 +61,7 @@ def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = 
     names : (str, str)
         Names of the two processes.
     """
+    check(result, names)
     ax = heat_map(result.encoder, result.states_x, result.states_y, ax)
     ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title=r"encoder $\lambda_X(y \mid x)$")
     return ax
@@ -53,6 +69,7 @@ def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = 
 
 def decoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES) -> Axes:
     """Heat map of the decoder lambda_Y(x | y), from Y to X. Parameters as for `encoder`."""
+    check(result, names)
     ax = heat_map(result.decoder, result.states_y, result.states_x, ax)
     ax.set(xlabel=_state(names[0]), ylabel=_state(names[1]), title=r"decoder $\lambda_Y(x \mid y)$")
     return ax
@@ -63,6 +80,7 @@ def coupling(result: Result, *, ax: Axes | None = None, names: tuple[str, str] =
 
     Parameters as for `encoder`.
     """
+    check(result, names)
     ax = heat_map(result.state_law, result.states_x, result.states_y, ax)
     ax.set(xlabel=_state(names[1]), ylabel=_state(names[0]), title="time spent together")
     return ax
@@ -92,6 +110,7 @@ def trace(result: Result, *, ax: Axes | None = None, names: tuple[str, str] | No
     names : (str, str), optional
         Names of the two processes for the title.
     """
+    check(result, NAMES if names is None else names)
     ax = axes(ax)
     steps, values = np.asarray(result.trace.get("step", ())), np.asarray(result.trace.get("distance", ()))
     estimated = result.claim in (Claim.ESTIMATED, Claim.APPROXIMATE)
@@ -173,8 +192,8 @@ def intervals(
 def _labelled(
     results: Mapping[Hashable, Result] | Sequence[Result], names: Sequence[Hashable] | None
 ) -> tuple[list[Hashable], list[Result]]:
-    known = results if isinstance(results, Mapping) else dict(enumerate(results))
-    labels: list[Hashable] = list(known) if names is None else list(names)
+    known = results if isinstance(results, Mapping) else dict(enumerate(check_sequence("results", results)))
+    labels: list[Hashable] = list(known) if names is None else list(check_sequence("names", names))
     rows = list(known.values())
     if not rows:
         raise ValueError("results: found none, expected at least one Result")
@@ -203,8 +222,8 @@ def contributions(
     names : (str, str)
         Names of the two processes.
     """
-    if of not in ("pairs", "transitions"):
-        raise ValueError(f"of: found {of!r}, expected 'pairs' or 'transitions'")
+    check(result, names)
+    check_text("of", of, "pairs", "transitions")
     shares: Sequence[PairShare | TransitionShare] = getattr(result.contributions(n), of)
     ax = axes(ax)
     for k, share in enumerate(shares):
@@ -271,6 +290,8 @@ def visits(
     names : (str, str)
         Names of the processes; only the first is used for recordings and chains.
     """
+    check_count("most", most)
+    check_pair("names", names)
     if isinstance(record, Result):
         return _both(record, axes(ax), most, names)
     values, what = _time(record, discount)
@@ -348,8 +369,8 @@ def graph(
     >>> graph(somcot.random_walk(4), discount=0.9, names=("walk", "")).get_title()
     'occupancy of walk'
     """
-    if side not in ("x", "y"):
-        raise ValueError(f"side: found {side!r}, expected 'x' or 'y'")
+    check_text("side", side, "x", "y")
+    check_pair("names", names)
     one = 0 if side == "x" or not isinstance(record, Result) else 1
     weights, states, what = _weights(record, one, discount)
     ax = axes(ax)
@@ -388,12 +409,11 @@ def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str]
     >>> difference(result, names=("May", "June")).get_title()
     'steps that differ: May \u2192 June'
     """
+    check(result, names)
+    check_count("most", most)
     found = result.findings()
     steps = found.largest(most)
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(7.5, 6.0), layout="constrained")[1]
+    ax = axes(ax, figsize=(7.5, 6.0))
     times = {row.state: 0.5 * (row.time_x + row.time_y) for row in found.states}
     kinds = {row.state: row.kind for row in found.states}
     labels = list(dict.fromkeys(label for step in steps for label in (step.state, step.next_state)))

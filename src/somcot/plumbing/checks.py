@@ -44,9 +44,13 @@ __all__ = [
 # --- Checks of arguments; every message names the argument, the position, the value and the remedy.
 
 
+_MOST = 10**9  # elements of a range
+
+
 def real_array(name: str, values: object, ndim: int) -> Floats:
     """Convert `values` to a new float64 array of `ndim` dimensions with finite entries."""
     refuse_masks(name, values)
+    refuse_endless(name, values)
     if hasattr(values, "tocsr"):
         raise TypeError(f"{name}: found a sparse {type(values).__name__}, expected a full array; pass its .toarray()")
     try:
@@ -67,6 +71,7 @@ def real_array(name: str, values: object, ndim: int) -> Floats:
 
 def real_numbers(name: str, values: Any) -> Floats:
     """Convert `values` to a float64 array of any shape; NaN and infinity are allowed."""
+    refuse_endless(name, values)
     try:
         return np.asarray(not_sparse(name, values), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -143,10 +148,17 @@ def check_sequence(name: str, values: Any) -> tuple[Any, ...]:
     """The elements of an iterable that is neither text nor a sparse array."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or hasattr(values, "tocsr"):
         raise TypeError(f"{name}: found {type(values).__name__}, expected a sequence")
+    refuse_endless(name, values)
     try:
         return tuple(values)
     except TypeError:  # classes, and arrays without a dimension, only look like iterables
         raise TypeError(f"{name}: found {type(values).__name__}, expected a sequence") from None
+
+
+def refuse_endless(name: str, values: object) -> None:
+    """Refuse a range that no memory holds, before it is iterated."""
+    if isinstance(values, range) and values[_MOST:]:
+        raise ValueError(f"{name}: found {values!r}, expected at most {_MOST:,} elements")
 
 
 def _from_objects(name: str, array: Array) -> Array:
@@ -248,6 +260,7 @@ def check_positive(name: str, value: object) -> float:
 
 def check_rng(rng: Any) -> np.random.Generator:
     """A generator from a seed, or the generator itself; None for a new one."""
+    refuse_endless("rng", rng)
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
@@ -264,6 +277,7 @@ def check_labels(
         raise TypeError(f"{name}: found the text {labels!r}, expected a sequence with one label per {what}")
     if not isinstance(not_sparse(name, labels), Iterable):
         raise TypeError(f"{name}: found {labels!r}, expected a sequence with one label per {what}")
+    refuse_endless(name, labels)
     # NumPy scalars become Python's, so that labels compare, print and serialise alike wherever they came from.
     checked = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
     if n is not None and len(checked) != n:

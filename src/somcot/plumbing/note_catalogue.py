@@ -105,10 +105,6 @@ CATALOGUE: dict[str, Kind] = {
         "same time in all recordings",
         "A step of a longer lag takes more time, so the processes would be compared at different speeds. Different "
         "lags are right only for frames of different length."),
-    "models-are-exact": Kind(DOUBT, "both models are taken as exact, so there is no interval; for one, compare their "
-        "trajectories, read by [[readers.from_dtrajs]], or use [[msm.posterior_distances]]",
-        "A fitted model is known up to sampling error, which it does not contain. The distance between two models is "
-        "exact for the models, and biased upwards for the processes."),
     "numbers-as-states": Kind(DOUBT, "states are compared by their numbers, and x has {n_x}, y {n_y}; unless both were "
         "put into the same clusters, pass the cost between their centres: costs.euclidean(centres_x, centres_y); if "
         "they were, name the states with states=",

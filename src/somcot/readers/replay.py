@@ -112,7 +112,7 @@ def _of_ring(buffer: Buffer) -> Transitions:
     order = np.roll(np.arange(size), -int(buffer.pos)) if buffer.full else np.arange(int(buffer.pos))
     later = getattr(buffer, "next_observations", None)
     if later is None:  # stored once, as the next row; the oldest row was overwritten by the newest step
-        later = np.roll(np.asarray(buffer.observations), -1, axis=0)
+        later = np.roll(_array(buffer.observations), -1, axis=0)
         order = order[1:] if buffer.full else order
     done = _flags(buffer.dones)
     late = getattr(buffer, "timeouts", None)
@@ -124,7 +124,7 @@ def _of_ring(buffer: Buffer) -> Transitions:
 
     def by_env(array: Array) -> Array:
         # Steps of one environment must follow each other, or episodes of different environments would be joined.
-        chosen = np.asarray(array)[order]
+        chosen = _array(array)[order]
         return np.swapaxes(chosen, 0, 1).reshape(-1, *chosen.shape[2:])
 
     ended = done & ~truncated
@@ -147,7 +147,7 @@ def _of_d3rlpy(episodes: Any) -> Transitions:
     """T observations, actions and rewards an episode: what follows the last action is stored only if it terminated."""
     parts = []
     for episode in episodes:
-        seen, ended = np.asarray(episode.observations), bool(episode.terminated)
+        seen, ended = _array(episode.observations), bool(episode.terminated)
         # Without a termination the observation after the last action is unknown, and a guess would be a false
         # transition.
         kept = len(seen) if ended else len(seen) - 1
@@ -169,7 +169,7 @@ def _of_d3rlpy(episodes: Any) -> Transitions:
 
 def _of_minari(i: int, episode: Any) -> Transitions:
     """T + 1 observations, T of everything else."""
-    seen, rewards = np.asarray(episode.observations), np.asarray(episode.rewards, dtype=np.float64)
+    seen, rewards = _array(episode.observations), np.asarray(episode.rewards, dtype=np.float64)
     if len(seen) != len(rewards) + 1:
         raise ValueError(
             f"buffer: episode {i} has {len(seen)} observations for {len(rewards)} steps, expected one more"
@@ -195,6 +195,11 @@ def _of_mapping(buffer: Buffer) -> Transitions:
     if buffer is not held and not len(buffer):
         raise ValueError("buffer: found no transition; fill it before it is read")
     parts = {name: _part(held, names) for name, names in _NAMES.items()}
+    # A full buffer of TorchRL is overwritten from the start: its oldest step is where the next one will be written.
+    oldest = int(getattr(getattr(buffer, "writer", None), "_cursor", 0))
+    if oldest:
+        axis = int(getattr(buffer, "dim_extend", 0) or 0)
+        parts = {name: None if part is None else np.roll(part, -oldest, axis) for name, part in parts.items()}
     for name in ("observations", "actions", "rewards"):
         if parts[name] is None:
             raise ValueError(f"buffer: found no {name} among {', '.join(map(str, held.keys())) or 'no entries'}")
@@ -236,6 +241,12 @@ def _part(held: Any, names: tuple[Any, ...]) -> Array | None:
 
 def _array(value: Any) -> Array:
     """A NumPy array of an array of any package."""
+    if isinstance(value, (Mapping, tuple)):
+        found = f"entries {', '.join(map(str, value))}" if isinstance(value, Mapping) else f"{len(value)} parts"
+        raise TypeError(
+            f"buffer: its observations have {found:.80}; pass one of them, or all joined into one array, in a mapping "
+            "with observations, actions, rewards, next_observations, terminals and timeouts"
+        )
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 

@@ -42,6 +42,8 @@ Dataset: TypeAlias = Any  # a Minari dataset, or its id
 Policy: TypeAlias = Any  # a function of observations, or an object with predict()
 Act: TypeAlias = Callable[[Observations], Array]
 
+_MOST_ENVS = 100_000
+
 
 @overload
 def from_env(
@@ -120,11 +122,12 @@ def from_env(  # type: ignore[misc]  # the options are those below
     """
     n_steps = check_count("n_steps", n_steps, at_most=10**12)
     check_flag("batched", batched)
-    vector, created = _vector_env(env, check_count("n_envs", n_envs, at_most=100_000), dict(env_options or {}))
+    vector, created = _vector_env(env, check_count("n_envs", n_envs, at_most=_MOST_ENVS), dict(env_options or {}))
     try:
         _refuse_loose("env", vector.single_observation_space)
         if rng is not None:
-            rng = check_count("rng", rng, at_least=0)  # environments take no generator
+            # Environments take no generator but count up from a seed: those of another `rng` must not be among them.
+            rng = _MOST_ENVS * check_count("rng", rng, at_least=0)
         # Seeded here as well: random actions are drawn by the space, not by the environment.
         vector.action_space.seed(rng)
         # Before the roll-out, which may take minutes.

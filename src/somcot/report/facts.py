@@ -354,8 +354,7 @@ def _correspondence(about: ReportInput) -> list[Item]:
         body.append(f"States are cells, named by their centres ({centres}); {themselves}.")
         body.append(Picture(partial(svg.cells_in_plane, cells, result.encoder, about.names), caption))
     elif namesakes and about.by_name:
-        which = "All" if all(namesakes) and len(namesakes) > 1 else f"{sum(namesakes)} of the"
-        body.append(f"{which} {len(namesakes)} shared states correspond to the state of the same name.")
+        body.append(f"{sum(namesakes)} of the {len(namesakes)} shared states correspond to the state of the same name.")
     body += [matches(about)]
     body += [Remark(f"The {_PARTS} most visited of {len(partners):,}.")] if len(partners) > _PARTS else []
     if result.confidence_interval is not None and any(isinstance(m, MatchInterval) for m in partners):

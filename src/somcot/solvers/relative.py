@@ -242,7 +242,9 @@ def _ergodic(
             h = _evaluate(state, far)
             if not np.isfinite(h).all():
                 return state, Status.ROUNDING
-            if np.abs(groups.centred(h) - state.h).max() > 1e-9 * (1.0 + np.abs(state.h).max()):
+            # Rounding changes h by about its precision times the steps until a reference; that is no progress.
+            noise = max(1e-9, 64.0 * _EPS * float(state.policy.length.max()))
+            if np.abs(groups.centred(h) - state.h).max() > noise * (1.0 + np.abs(state.h).max()):
                 state.waited = 0
             state.h = h
     except KeyboardInterrupt:

@@ -154,8 +154,8 @@ def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) ->
         yield from _elements(source, text, stream, longest)
         return
     second = stream.readline(longest + 1)
-    # Pretty-printed documents break an object over lines.
-    if second.strip() and not _is_complete(first) and source.format != "jsonl":
+    # A document is one object: all of it on one line, or broken over lines.
+    if source.format != "jsonl" and (not second or (second.strip() and not _is_complete(first))):
         yield "the document", _document(source, first + second, stream)
         return
     lines = itertools.chain([first, second], iter(lambda: stream.readline(longest + 1), b""))
@@ -226,7 +226,10 @@ def _objects(source: Input, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, 
     for place, value in json_items(source, stream):
         if place == "the document":
             # Rows under one key, such as "data", are found; which of several lists is meant cannot be known.
-            lists = [v for v in value.values() if isinstance(v, list)] if isinstance(value, dict) else []
+            fields = list(value.values()) if isinstance(value, dict) else []
+            lists = [v for v in fields if isinstance(v, list)]
+            if fields and not any(isinstance(v, (dict, list)) for v in fields):
+                lists = [[value]]  # a table of one row
             if len(lists) != 1:
                 raise ValueError(
                     f"{source.name}: a JSON document without a single list of rows; expected an array of objects, or "
@@ -490,7 +493,7 @@ def _sqlite_reason(error: sqlite3.Error) -> str:
     if "not authorized" in text or "prohibited" in text or "unsafe" in text:
         return "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
     if "no such" in text or "syntax" in text or "incomplete" in text:
-        return f"the query failed ({text}); check the names of tables and columns"
+        return f"the query failed ({text}); pass one SELECT of tables and columns that exist"
     return f"not a readable SQLite database ({text}); copy it again"
 
 

@@ -29,6 +29,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import (
     check_count,
     check_discount,
+    check_kind,
     check_positive,
     check_rng,
     probability_vector,
@@ -353,6 +354,7 @@ def _initial_law(name: str, initial: int | ArrayLike, n: int) -> Floats:
 
 def save(state: State | CountState, path: str | os.PathLike[str]) -> None:
     """Write a state to a file without executable code; `load` restores it, and the run continues bit for bit."""
+    check_kind("state", state, State, CountState)
     settle_trace(state)
     arrays, record = state_record(state)
     files.write_arrays(path, arrays, record)

@@ -15,7 +15,15 @@ from somcot import steps as rules
 from somcot.clocks import Clock
 from somcot.couplings import conditional
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, check_flag, check_labels, check_positive
+from somcot.plumbing.checks import (
+    check_count,
+    check_flag,
+    check_kind,
+    check_labels,
+    check_number,
+    check_positive,
+    check_text,
+)
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.memory import require
 from somcot.result import Details, Maps, Result, Status
@@ -42,6 +50,7 @@ __all__ = ["FORMER", "Batch", "Earlier", "Origin", "SomcotOptions", "advance", "
 
 SLICE_SECONDS = 0.025
 COUNTED_SLICE = 1024  # steps of a run that counts
+MOST_STEPS = 10**12  # months of computing
 MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read yet
 
 
@@ -106,7 +115,7 @@ class SomcotOptions:
     def __post_init__(self) -> None:
         given = self._given()
         checked = {
-            "n_steps": None if self.n_steps is None else check_count("n_steps", self.n_steps),
+            "n_steps": None if self.n_steps is None else check_count("n_steps", self.n_steps, at_most=MOST_STEPS),
             "primal_step": None if self.primal_step is None else given[:3],
             "dual_step": None if self.dual_step is None else given[3:6],
             "decay": given.decay,
@@ -116,14 +125,16 @@ class SomcotOptions:
             "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
             "half_life": None if self.half_life is None else check_positive("half_life", self.half_life),
         }
+        if self.half_life is not None and self.half_life < 1.0:
+            raise ValueError(f"half_life: found {self.half_life!r}, expected at least 1 transition")
         if self.half_life is not None and not self.counts:
             raise ValueError("half_life: Algorithm 2 keeps no counts that could be forgotten; use steps='auto'")
         if isinstance(self.steps, Steps) and self.steps.decay and self.decay:
             raise ValueError(
                 f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once, here or in Steps"
             )
-        if self.support not in ("full", "observed", None):
-            raise ValueError(f"support: found {self.support!r}, expected 'full' or 'observed'")
+        if self.support is not None:
+            check_text("support", self.support, "full", "observed")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -226,10 +237,10 @@ def _check_size(cost: Floats, discount: float) -> None:
     require(wanted, f"SOMCOT on {n_x} x {n_y} states", remedy)
 
 
-def _checked_rule(steps: str | Steps) -> str | Steps:
+def _checked_rule(steps: object) -> str | Steps:
     if isinstance(steps, Steps):
         return rules.explicit(steps[:3], steps[3:6], steps.decay)
-    if steps not in ("auto", "paper", "theorem", FORMER):
+    if not isinstance(steps, str) or steps not in ("auto", "paper", "theorem", FORMER):
         raise ValueError(f"steps: found {steps!r}, expected 'auto', 'theorem', 'paper' or a somcot.steps.Steps record")
     return steps
 
@@ -272,6 +283,7 @@ def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
     x, y : pair of int array_like
         ``(states, next_states)`` of each chain, all of one length.
     """
+    check_kind("state", state, State, CountState)
     batch = _as_batch(state, x, y)
     for after in slices(state, batch):
         state = after
@@ -339,6 +351,10 @@ def finish(
     `status` is by default FINISHED once the planned steps are done, else INTERRUPTED. `earlier` is for Algorithm 2 in
     phases. A ConvergenceWarning follows when the distance is not that of the transitions that were fed.
     """
+    check_kind("state", state, State, CountState)
+    check_kind("status", status, Status, type(None))
+    check_number("seconds", seconds)
+    check_kind("earlier", earlier, Earlier, type(None))
     if state.k == 0:
         raise ValueError("state: no step was done yet, so there is nothing to average; feed transitions with advance")
     began = time.perf_counter()

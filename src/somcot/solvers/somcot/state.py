@@ -379,6 +379,7 @@ def _saved() -> Iterator[tuple[str, str]]:
 # --- The state of a run that counts: see `counted`.
 
 FIRST_SOLVE = 1024
+FEWEST_STEPS = 64  # between two rows of the trace of a run that forgets: each takes an exact solution
 
 
 @dataclass(frozen=True)
@@ -459,7 +460,7 @@ class CountState:
         h = self.settings.half_life
         if h is None:
             return FIRST_SOLVE << max(0, (self.k // FIRST_SOLVE).bit_length())
-        every = max(1, math.ceil(h / 2 / self.settings.batch_size))
+        every = max(FEWEST_STEPS, math.ceil(h / 2 / self.settings.batch_size))
         return (self.k // every + 1) * every
 
 
