@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 import os
 
 from somcot.cli import signals
@@ -22,6 +23,7 @@ def main() -> None:
     """Entry point of the ``somcot`` command."""
     signals.leave_at_once()
     _return_memory()
+    gc.set_threshold(100_000)  # searches for garbage among what is imported would take a tenth of a second
     from somcot.cli import application as cli  # the slowest import; an interrupt here loses no work
 
     signals.obey()

@@ -286,6 +286,14 @@ def residuals(
     discount : float
     encoder, decoder : ndarray, optional
         lambda_X (n_x, n_y) and lambda_Y (n_y, n_x); by default those of the coupling.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.random_walk(3, 0.5), somcot.random_walk(3, 0.7)
+    >>> plan = somcot.distance(x, y, 1.0 - np.eye(3), discount=0.9).plan
+    >>> residuals(plan, x.occupancy(0.9), y.occupancy(0.9), 0.9).flow < 1e-12
+    True
     """
     check_kind("coupling", coupling, Coupling)
     discount = check_number("discount", discount)

@@ -17,7 +17,7 @@ import somcot
 from somcot import report
 from somcot.inference.findings import count_visits, hypergeometric_pvalues, log_factorial
 from somcot.inference.strata import strata_of
-from somcot.recorded.pair_counts import add_entries, occurrences
+from somcot.recorded.pair_counts import add_entries, locate_steps, occurrences
 
 PAGES = ["home", "search", "product", "cart", "paid"]
 
@@ -52,10 +52,13 @@ def test_occurrences_and_entries_are_those_of_a_count_by_hand() -> None:
     inside = rng.random((6, 9)) < 0.6  # rows with gaps
     indptr = np.append(0, np.cumsum(inside.sum(axis=1)))
     rows, columns = np.nonzero(inside)
-    drawn, unit = rng.integers(0, len(rows), 500), rng.integers(0, 4, 500)
-    table, expected = np.zeros((4, len(rows))), np.zeros((4, len(rows)))
-    add_entries(indptr, columns.astype(np.int32), rows[drawn], columns[drawn], unit, table)
-    np.add.at(expected, (unit, drawn), 1.0)
+    drawn, places = rng.integers(0, len(rows), bounds[-1]), rng.permutation(9)  # states of the recording in the matrix
+    back = np.argsort(places).astype(np.int32)
+    entries = locate_steps(indptr, columns.astype(np.int32), places, back[rows[drawn]], back[columns[drawn]])
+    assert (entries == drawn).all()
+    unit, table, expected = rng.integers(0, 4, 40), np.zeros((4, len(rows))), np.zeros((4, len(rows)))
+    add_entries(entries, bounds, unit, table)
+    np.add.at(expected, (np.repeat(unit, np.diff(bounds)), drawn), 1.0)
     assert (table == expected).all()
 
 

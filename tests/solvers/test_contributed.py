@@ -1,6 +1,7 @@
 """The solver that CONTRIBUTING.md walks through works as it is written there."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,16 @@ import somcot
 from somcot.solvers import METHODS, Method
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+def test_the_solver_passes_the_linter() -> None:
+    pytest.importorskip("ruff")
+    solver = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[0]
+    name = "src/somcot/solvers/value_iteration.py"
+    for command in (["check", "--quiet"], ["format", "--check", "--quiet"]):
+        call = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
+        done = subprocess.run(call, input=solver, cwd=PAGE.parent, text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_value_iteration_as_the_page_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

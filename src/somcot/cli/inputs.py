@@ -115,7 +115,7 @@ def read_processes(
     kinds = [kind_of(source.format).name for source in sources]
     for name in reading.chosen():
         # An option is refused only if no file can use it, as files may be of different kinds.
-        if not set(takers(name)) & set(kinds):
+        if not any(name in KINDS[kind].options() for kind in kinds):
             files = " and ".join(f"{kind} files" for kind in takers(name))
             raise ValueError(f"{flag(name)}: only for {files}, but {sources[0].name} is {kinds[0]}; leave it out")
     if reading.other is not None and reading.top is None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import pairwise
 from math import comb, prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,11 +22,11 @@ import numpy as np
 from somcot.chains import Support
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
 from somcot.inference.strata import Strata, known_starts_differ
-from somcot.plumbing.arrays import Floats, Ints
+from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts
-from somcot.recorded.pair_counts import add_entries
+from somcot.recorded.pair_counts import add_entries, locate_steps
 from somcot.recorded.stationary import long_run_part
 from somcot.samples import Samples
 
@@ -49,7 +48,6 @@ __all__ = [
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
 _MOST_CELLS = 1 << 22  # entries times units up to which their table is dense
-_AT_ONCE = 1 << 16  # transitions: arrays that stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,31 +216,31 @@ class WholeSequences:
         # A dense product is faster as long as the table is small.
         if shape[0] * shape[1] <= _MOST_CELLS:
             table = np.zeros(shape)
-            for entries in self._entries():
-                add_entries(self.support.indptr, self.support.indices, *entries, table)
+            for arrays in self._entries():
+                for array in arrays:  # those that can be written would trigger another compilation
+                    array.setflags(write=False)
+                add_entries(*arrays, table)
             return table
         from scipy.sparse import coo_array
 
-        rows, columns, units = (np.concatenate(parts) for parts in zip(*self._entries(), strict=True))
-        return coo_array((np.ones(len(rows)), (units, self.support.locate(rows, columns))), shape).tocsr()
+        parts = [(entries, np.repeat(units, np.diff(bounds))) for entries, bounds, units in self._entries()]
+        columns, rows = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return coo_array((np.ones(len(rows)), (rows, columns)), shape).tocsr()
 
-    def _entries(self) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Row, column and unit of each transition and of each first state, some at a time to save memory."""
+    def _entries(self) -> Iterator[tuple[Codes, Ints, Ints]]:
+        """The entry of each transition and of each first state, the bounds of pieces in them, and the pieces' units."""
         pooled, index = self.pooled, {label: i for i, label in enumerate(self.pooled.states)}
+        support, begin = self.support, int(self.support.indptr[-2])
         for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
             places = np.array([index[label] for label in recording.states], dtype=np.int64)
-            cuts = np.searchsorted(bounds, np.arange(0, bounds[-1], _AT_ONCE), side="right") - 1
-            for begin, end in pairwise([*np.unique(cuts).tolist(), len(units)]):
-                part = slice(bounds[begin], bounds[end])
-                unit = np.repeat(units[begin:end], np.diff(bounds[begin : end + 1]))
-                now = places[recording.now[part]]
-                yield now, places[recording.following[part]], unit
-                if self.parted:
-                    yield np.full(len(now), pooled.n_states), now, unit
+            starts = (begin + np.searchsorted(support.indices[begin:], places)).astype(np.int32)
+            now, following = recording.now, recording.following
+            yield locate_steps(support.indptr, support.indices, places, now, following), bounds, units
+            if self.parted:
+                yield starts[now], bounds, units
             if not (pooled.starts_known or recording.offsets is None):
-                first = places[recording.now[recording.offsets[:-1]]]
-                whose = units[np.searchsorted(bounds, recording.offsets[:-1])]
-                yield np.full(len(first), pooled.n_states), first, whose
+                first = recording.offsets[:-1]
+                yield starts[now[first]], np.arange(len(first) + 1), units[np.searchsorted(bounds, first)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ __all__ = [
     "count_pairs",
     "from_matrix",
     "from_table",
+    "locate_steps",
     "occurrences",
 ]
 
@@ -118,19 +119,32 @@ def count_pairs(now: Codes, following: Codes, n: int) -> PairCounts:
 
 
 @kernel
-def add_entries(indptr: Ints, indices: Codes, rows: Ints, columns: Ints, units: Ints, table: Floats) -> None:
-    """Add 1 to ``table[unit, entry]`` for the entry (row, column) of a matrix, whose rows are sorted by column."""
-    for t in range(rows.size):
-        low, column = indptr[rows[t]], columns[t]
+def locate_steps(indptr: Ints, indices: Codes, places: Ints, now: Codes, following: Codes) -> Codes:
+    """The entry of each step in a matrix whose rows are sorted by column; state i has row and column ``places[i]``."""
+    entries = np.empty(now.size, np.int32)
+    for t in range(now.size):
+        row, column = np.uint64(places[np.uint64(now[t])]), places[np.uint64(following[t])]
+        low = indptr[row]
         # At most `column` entries come before it, and exactly as many if none of them is missing.
-        at = min(low + column, indptr[rows[t] + 1] - 1)
-        while low < at and indices[at] != column:
+        at = min(low + column, indptr[row + np.uint64(1)] - 1)
+        while low < at and indices[np.uint64(at)] != column:
             middle = (low + at) // 2
-            if indices[middle] < column:
+            if indices[np.uint64(middle)] < column:
                 low = middle + 1
             else:
                 at = middle
-        table[units[t], at] += 1.0
+        entries[t] = at
+    return entries
+
+
+@kernel
+def add_entries(entries: Codes, bounds: Ints, units: Ints, table: Floats) -> None:
+    """Add 1 to ``table[unit, entry]`` for each entry of each piece: piece k has those from ``bounds[k]`` on."""
+    cells, width = table.ravel(), np.uint64(table.shape[1])  # a view; without signs, no index is checked for its own
+    for k in range(units.size):
+        begin = np.uint64(units[k]) * width
+        for t in range(np.uint64(bounds[k]), np.uint64(bounds[k + 1])):
+            cells[begin + np.uint64(entries[t])] += 1.0
 
 
 @kernel
