@@ -152,8 +152,7 @@ _READ: Any = None  # for type checkers: optional arguments if `details` is passe
 class _Amended(Details):
     """The details of another result with some fields replaced; each field is computed once for both results."""
 
-    def __init__(self, base: Details, **known: object) -> None:
-        super().__init__(base=base, **known)  # fields are computed in `base`, and shared
+    base: Details  # fields are computed there, and shared
 
     def __getattribute__(self, name: str) -> object:
         values = object.__getattribute__(self, "__dict__")
@@ -270,7 +269,7 @@ class Result:
                 values["details"] = Details(**known)
                 missing = [name for name in DETAILS if not hasattr(values["details"], name)]
             else:
-                values["details"] = _Amended(details, **known) if known else details
+                values["details"] = _Amended(base=details, **known) if known else details
                 missing = []
             names = [row.name for row in fields(self) if row.default is MISSING]
             missing += [name for name in names if name not in values]
