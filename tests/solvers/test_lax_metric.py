@@ -27,7 +27,7 @@ def hausdorff(x: MDP, y: MDP, d: Floats, discount: float) -> Floats:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_that_of_value_iteration_with_linear_programs(seed: int) -> None:
-    """A sweep halves the distance to the only fixed point, so what a sweep leaves as it is differs from it as little."""
+    """A sweep halves the distance to the only fixed point: what it hardly changes is hardly different from that."""
     rng = np.random.default_rng(seed)
     x, y = random_mdp(rng, 3, 2), random_mdp(rng, 2, 1 + seed)  # each has its own actions
     d = metric(x, y, discount=0.5, lax=True)
