@@ -17,7 +17,7 @@ import somcot
 from somcot import report
 from somcot.inference import intervals
 from somcot.live.monitor import Monitor
-from somcot.plumbing.html import Bold, Table, markup
+from somcot.plumbing.html import Bold, Section, Table, markup
 from somcot.plumbing.notes import Note
 from somcot.report import many_facts, pages
 from somcot.report import svg as drawings
@@ -474,3 +474,11 @@ def test_a_page_gives_two_notes_of_a_kind_and_no_end_that_looks_like_zero() -> N
     assert re.findall(r"<li>(week \d|and \d)", page) == ["week 0", "week 1", "and 3"]
     assert many_facts._rounded(1e-6, 0.1, "low") == "> 0"
     assert many_facts._rounded(0.0, 0.1, "low") == "0.0000"
+
+
+def test_folded_sections_share_one_heading() -> None:
+    first = Section("a", "Title", ["begin"])
+    folded = [Section(name, name, ["more"], closed=True) for name in ("b", "c", "d")]
+    page = pages.page([first, *folded])
+    assert page.count("<h2>Details</h2>") == 1
+    assert page.count("<details>") == 3

@@ -177,7 +177,13 @@ class MarkovChain:
         )
 
     def index(self, state: Hashable) -> int:
-        """Position of a label, or of an index when no label matches."""
+        """Position of a label, or of an index when no label matches.
+
+        Examples
+        --------
+        >>> MarkovChain([[0.5, 0.5], [0.0, 1.0]], states=["home", "cart"]).index("cart")
+        1
+        """
         return state_index("state", state, self.states)
 
     def state_occupancy(self, discount: float) -> Floats:
@@ -189,6 +195,11 @@ class MarkovChain:
         -------
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
+
+        Examples
+        --------
+        >>> MarkovChain([[0.0, 1.0], [0.0, 1.0]]).state_occupancy(0.75).tolist()
+        [0.25, 0.75]
         """
         from somcot.plumbing.linear_systems import Kernel, occupancy_of
 

@@ -225,6 +225,13 @@ class DistanceMatrix:
         ----------
         method : str
             "average", "single", "complete" or "weighted".
+
+        Examples
+        --------
+        >>> import somcot
+        >>> chains = {str(p): somcot.random_walk(4, p) for p in (0.3, 0.35, 0.7)}
+        >>> somcot.distance_matrix(chains, "labels", discount=0.9).linkage()[0, :2].tolist()
+        [0.0, 1.0]
         """
         from scipy.cluster.hierarchy import linkage
         from scipy.spatial.distance import squareform
@@ -249,7 +256,15 @@ class DistanceMatrix:
         return np.array([names.setdefault(c, len(names)) for c in raw.tolist()], dtype=np.int64)
 
     def embedding(self, n_dimensions: int = 2) -> Floats:
-        """Points whose distances approximate these (classical scaling), shape (n, n_dimensions)."""
+        """Points whose distances approximate these (classical scaling), shape (n, n_dimensions).
+
+        Examples
+        --------
+        >>> import somcot
+        >>> chains = {str(p): somcot.random_walk(4, p) for p in (0.3, 0.5, 0.7)}
+        >>> somcot.distance_matrix(chains, "labels", discount=0.9).embedding().shape
+        (3, 2)
+        """
         d = self._comparable()
         n, k = len(d), check_count("n_dimensions", n_dimensions)
         # Double centring turns squared distances into inner products (Torgerson).
