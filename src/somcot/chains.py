@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["MarkovChain", "Support", "block_chain", "random_walk"]
+__all__ = ["FITTED", "MarkovChain", "Support", "block_chain", "is_fitted", "random_walk"]
+
+FITTED = "recorded transitions"  # attribute of chains that were estimated: their number out of each state, if known
 
 
 class Support(NamedTuple):
@@ -418,6 +420,11 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
         raise ValueError(f"features: found {len(values)} numbers for {n} states; give exactly one per state")
     values.setflags(write=False)
     return values
+
+
+def is_fitted(process: object) -> bool:
+    """Whether it is a chain that was estimated from data, such as a model of `readers.from_model`."""
+    return isinstance(process, MarkovChain) and FITTED in (process.attributes or {})
 
 
 def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:

@@ -356,7 +356,8 @@ class Result:
         ----------
         confidence : float, optional
             Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings (some 40 exact
-            solves). Returns a list of `MatchInterval`, which also says whether all optimal couplings agree.
+            solves); chains are taken as known. Returns a list of `MatchInterval`, which also says whether all optimal
+            couplings agree.
 
         Examples
         --------

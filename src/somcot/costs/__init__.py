@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.chains import is_fitted
 from somcot.costs.features import FeatureCost, FeatureMeans, from_features
 from somcot.costs.tables import (
     absolute,
@@ -113,7 +114,8 @@ def _of_labels(x: Any, y: Any) -> Floats:
     if all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y)):  # models of `from_model`
         warn(Note("numbers-as-states", "cost", n_x=len(x.states), n_y=len(y.states)), DataWarning)
         return labels(x.states, y.states)
-    graphs = all(getattr(side, "attributes", None) is not None for side in (x, y))  # only graphs have attributes
+    # Only graphs and fitted models have attributes.
+    graphs = all(getattr(side, "attributes", None) is not None and not is_fitted(side) for side in (x, y))
     if graphs and _is_numbered(x) and _is_numbered(y):
         warn(Note("numbered-nodes", "cost"), DataWarning)
     elif graphs and set(x.states).isdisjoint(y.states):

@@ -29,6 +29,8 @@ from somcot.inference.strata import Strata
 from somcot.inference.units import Engine, WholeSequences, choose_units, chosen_engine, engine_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.checks import check_confidence
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.problem import Data, UnitProblem
 from somcot.recorded.pair_counts import occurrences
 from somcot.result import Result
@@ -374,6 +376,9 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
         raise ValueError("confidence: a result that was loaded from a file has no recordings; compute it again")
     if models is not None and result.n_samples:
         low, high = _ends(result, models, centre, confidence)
+    for note in result.notes:
+        if isinstance(note, Note) and note.code == "fitted-model":  # their errors are not in the intervals
+            warn(note, DataWarning)
     best = result.encoder.argmax(axis=1)
     return [
         MatchInterval(

@@ -148,12 +148,10 @@ CATALOGUE: dict[str, Kind] = {
     "overlapping-steps": Kind(CAUTION, "steps overlap ([[sliding=True]]), so they are not independent and the "
         "{effect}; read the trajectories without [[sliding]]",
         "A sliding window counts every frame several times. The formulas for errors assume independent steps, so they "
-        "promise more than the data hold. Use overlapping steps for estimates, and steps that do not overlap for "
-        "intervals and tests."),
+        "promise more than the data hold. Use overlapping steps for estimates only, not for intervals and tests."),
     "memory": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), so the "
-        "{effect} and the distance is that of first-order Markov approximations; use "
-        "[[units='sequences']], or make words the "
-        "states: [[samples.with_order(2)]]",
+        "{effect} and the distance is that of first-order Markov approximations; use [[units='sequences']], or make "
+        "words the states: [[samples.with_order(2)]]",
         "A permutation test rejects that the last state alone determines the next. The distance compares the fitted "
         "first-order chains, and exchanging single transitions makes errors too small. Whole sequences correct the "
         "errors; pairs of states as states correct the model."),
@@ -208,6 +206,12 @@ CATALOGUE: dict[str, Kind] = {
         "The option still works and will be removed in version 0.4, the release after next."),
     "deprecated-function": Kind(INFO, "deprecated since version 0.3; use {instead}",
         "The function still works and will be removed in version 0.4, the release after next."),
+    "fitted-model": Kind(DOUBT, "fitted to data but taken as known, so the distance is biased upwards and lacks this "
+        "sampling error; compare trajectories ([[readers.from_dtrajs]]) or posteriors ([[msm.posterior_distances]])",
+        "Two models of one process differ by the errors of both. Only the trajectories, or draws from the posterior, "
+        "tell how large these are. An interval, if there is one, contains the error of the other side alone."),
+    "nothing-sampled": Kind(INFO, "both processes are taken as known, so there is no interval",
+        "An interval is for the sampling error of recordings, and chains have none. Pass recordings for one."),
     "no-interval": Kind(INFO, "method {method} gives no interval; [[method='auto']] does",
         "Only the default estimate has a standard error. The other methods return the number alone. Drop the method to "
         "get an interval, or drop confidence."),
@@ -264,21 +268,18 @@ CATALOGUE: dict[str, Kind] = {
         "further from it than sampling noise explains. Take more steps, or use the counted distance."),
     "wide-metric": Kind(DOUBT, "entries of the metric may be off by up to {width:.1g} of the {unit}, the width of the "
         "widest bracket; floating point has no more digits for processes that settle so slowly",
-        "Rounding errors grow with the time that a process takes to settle. For processes that hardly ever leave a "
-        "part of their states, at discounts close to 1, floating point leaves few digits. The table is right up to the "
-        "width in the message."),
-    "counted-not-solved": Kind(INFO, "the chains counted from the transitions were not solved, which would take about "
-        "{seconds:.0f} s; the bounds are the range of the cost",
+        "Rounding errors grow with the time that a process takes to settle. If it hardly ever leaves a part of its "
+        "states, at discounts close to 1, few digits are left. The table is right up to the width in the message."),
+    "counted-not-solved": Kind(INFO, "the counted chains were not solved (about {seconds:.0f} s); the bounds are the "
+        "range of the cost",
         "Normally a run is checked against the exact distance of the chains it has seen. These are too large for that "
         "check. Nothing is known about how close the run is."),
-    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run, since all of them would take "
-        "about {seconds:.0f} s",
+    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run; all take {seconds:.0f} s",
         "The problem is so large that the iterations SOMCOT wants would take minutes, and so would the exact distance "
         "that would show whether fewer are enough. Merge states, or use the corrected estimate (method='auto')."),
     "dual-step-small": Kind(DOUBT, "dual step too small: the estimate is {where} while the constraints are violated by "
         "{violation:.2g} in total; raise dual_step ({relative}), lower primal_step or take more steps",
-        "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling. The "
-        "estimate is then below the "
+        "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling, and below the "
         "distance. Follow the advice, or leave the step sizes to the automatic rule."),
     "dual-step-large": Kind(DOUBT, "dual step too large: at such rates the estimate tends to end above the distance; "
         "lower dual_step ({relative}) or let primal_step decay",
@@ -286,8 +287,7 @@ CATALOGUE: dict[str, Kind] = {
         "steady rise. Follow the advice, or leave the step sizes to the automatic rule."),
     "too-few-steps": Kind(DOUBT, "too few steps for the size: {steps:,} steps for {n_x} x {n_y} states, at least "
         "{advised:,} are advisable",
-        "Every pair of states needs to be visited many times before its part of the coupling is learned. The run "
-        "stopped before that. Resume it, or start a longer one."),
+        "A pair of states must be visited many times to learn its part of the coupling. Run longer, or resume it."),
     "constraints-violated": Kind(CAUTION, "the constraints are violated by {violation:.2g} in total; more steps reduce "
         "this",
         "The averaged coupling does not have the right marginals yet. Its cost is therefore not the cost of a "
