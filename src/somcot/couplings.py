@@ -142,7 +142,18 @@ class Coupling:
 
     @classmethod
     def from_dense(cls, mu: ArrayLike, start: ArrayLike) -> Coupling:
-        """Build from a full (n_x, n_y, n_x, n_y) array."""
+        """Build from a full (n_x, n_y, n_x, n_y) array.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> plan = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9).plan
+        >>> same = Coupling.from_dense(plan.dense(), plan.start)
+        >>> bool(np.allclose(same.state_law(), plan.swap().state_law().T))
+        True
+        >>> bool(np.allclose(plan.marginal_x().sum(), plan.marginal_y().sum())), plan.next_law().shape
+        (True, (3, 3))
+        """
         dense = real_array("mu", mu, 4)
         first = real_array("start", start, 2)
         n_x, n_y = dense.shape[:2]
