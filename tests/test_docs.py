@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 import somcot
@@ -48,6 +49,16 @@ def test_quickstarts_run_on_their_own(title: str) -> None:
     (code,) = python_of(QUICKSTARTS[title])
     assert sum(bool(line) and not line.startswith("# ") for line in code.splitlines()) < 10
     assert_prints_what_it_shows(code)
+
+
+def test_coordinates_lead_to_an_answer_with_deeptime() -> None:
+    pytest.importorskip("deeptime.clustering")
+    section = (ROOT / "docs/readers.md").read_text().partition("## Trajectories and Markov state models")[2]
+    rng = np.random.default_rng(0)
+    wild, mutant = ([rng.random((5000, 3)) ** power for _ in range(4)] for power in (1.0, 1.2))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(python_of(section)[0], "page", "exec"), {"xyz_wild": wild, "xyz_mutant": mutant})
+    assert "90 % interval" in printed.getvalue()
 
 
 def test_there_is_a_quickstart_for_everybody() -> None:

@@ -67,6 +67,31 @@ def test_numbers_of_two_clusterings_are_asked_about() -> None:
         msm.lag_sweep(sides[0], sides[1], [1], somcot.costs.absolute(range(3), range(5)), discount=0.9)
 
 
+@pytest.mark.filterwarnings("ignore:the distance is not distinguishable")
+def test_what_cannot_be_compared_gives_a_note() -> None:
+    cost = somcot.costs.absolute(range(3), range(3))
+    walk = RNG.integers(0, 3, 4000)
+    fast, slow = (from_dtrajs(walk, lag=lag, initial="stationary") for lag in (1, 2))
+    with noted("different-lags", x=1, y=2):
+        somcot.distance(fast, slow, cost, discount=0.9)
+    with noted("different-lags", x=1, y=2):
+        somcot.same_process([fast, fast, slow], cost=cost, discount=0.9)
+    other = from_dtrajs(walk % 2, lag=1, initial="stationary")
+    with noted("numbers-as-states", n_x=3, n_y=2):
+        somcot.distance(fast, other, discount=0.9)
+
+
+def test_objects_of_deeptime_get_a_hint() -> None:
+    with pytest.raises(TypeError, match="coarse_grained_stationary_probability"):
+        from_model(SimpleNamespace(coarse_grained_transition_matrix=np.eye(2)))
+    with pytest.raises(TypeError, match="posterior_distances"):
+        from_model(SimpleNamespace(prior=0, samples=[]))
+    with pytest.raises(TypeError, match="dtrajs: found SimpleNamespace"):
+        from_dtrajs(SimpleNamespace(count_matrix=np.eye(2)))
+    with pytest.raises(TypeError, match="from_dtrajs"):
+        somcot.distance([np.array([0, 1])], [np.array([0, 1])], discount=0.9)  # type: ignore[arg-type]
+
+
 def test_episodes_stay_in_one_piece() -> None:
     with noted("outside-connected", share="4 of 8 states and 9 of 1,207"):
         samples = from_dtrajs(TRAJECTORIES, connected=True)
@@ -82,6 +107,7 @@ def test_episodes_stay_in_one_piece() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:cost. states are compared by their numbers")  # both have the same clusters
+@pytest.mark.filterwarnings("ignore:x and y. fitted to data")
 def test_a_posterior_gives_a_distribution_of_distances() -> None:
     markov = pytest.importorskip("deeptime.markov")
     bayesian = pytest.importorskip("deeptime.markov.msm").BayesianMSM
@@ -135,3 +161,71 @@ def test_overlapping_steps_are_noted_when_they_are_used() -> None:
             warnings.simplefilter("always")
             ask()
         assert any(n.code == "overlapping-steps" and n.values["effect"] == effect for n in notes_in(recorded))
+
+
+class _Fitted(SimpleNamespace):
+    """A model as deeptime makes it, of `n` transitions out of each state."""
+
+    def __init__(self, stay: float, n: int = 50) -> None:
+        matrix = np.array([[stay, 1.0 - stay], [0.5, 0.5]])
+        super().__init__(transition_matrix=matrix, count_model=SimpleNamespace(count_matrix=n * matrix, lagtime=1))
+
+
+def test_fitted_models_are_noted_as_known() -> None:
+    a, b = from_model(_Fitted(0.9)), from_model(_Fitted(0.8))
+    known = somcot.MarkovChain([[0.7, 0.3], [0.4, 0.6]])
+    cost = somcot.costs.absolute(range(2), range(2))
+    with noted("fitted-model", about="x and y"):
+        result = somcot.distance(a, b, cost, discount=0.9)
+    assert [note.about for note in notes_in(result.diagnose())] == ["x and y"]
+    # A model against a recording: the interval lacks the error of the model.
+    with noted("fitted-model", about="x"):
+        somcot.distance(a, known.sample(30, 20, rng=0), cost, discount=0.9, confidence=0.9)
+    with noted("fitted-model", about="y"):
+        somcot.distance(known, b, cost, discount=1)
+    with noted("fitted-model"):  # intervals of width 0 are of the models, not of the processes
+        result.matches(confidence=0.9)
+    assert {note.about for note in notes_in(somcot.distance_matrix([a, b, known], cost, discount=0.9).notes)} == {
+        "0", "1"
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made_by_hand = from_model(SimpleNamespace(transition_matrix=np.eye(2), count_model=None, lagtime=1))
+        somcot.distance(made_by_hand, known, cost, discount=0.9).matches(confidence=0.9)
+        msm.posterior_distances([_Fitted(0.9), _Fitted(0.8)], known, cost, discount=0.9)
+        with pytest.warns(DataWarning):  # named states are compared by name, and no graph
+            assert {note.code for note in notes_in(_named(a, b).notes)} == {"fitted-model"}
+
+
+def _named(*models: somcot.MarkovChain) -> somcot.Result:
+    a, b = (from_model(SimpleNamespace(transition_matrix=m.transition, lagtime=10), states=range(2)) for m in models)
+    return somcot.distance(a, b, discount=0.9)
+
+
+def test_chains_have_no_interval() -> None:
+    chain = somcot.random_walk(3)
+    with noted("nothing-sampled", about="confidence"):
+        result = somcot.distance(chain, chain, discount=0.9, confidence=0.9)
+    assert [note.code for note in notes_in(result.diagnose())] == ["nothing-sampled"]
+    with noted("nothing-sampled"):
+        somcot.distance(chain, chain, horizon=3, confidence=0.9)
+    with pytest.warns(DataWarning) as found:  # a recording of the same process
+        somcot.distance(chain, chain.sample(30, 40, rng=0), discount=0.9, confidence=0.9)
+    assert "nothing-sampled" not in {note.code for note in notes_in(found)}
+
+
+def test_a_sweep_finds_the_lag_from_which_on_models_hold() -> None:
+    fine = somcot.random_walk(9)
+    runs = [np.asarray(fine.sample(1, 6000, rng=10 + k).now) for k in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        exact = msm.lag_sweep(runs[0], runs[1], [4, 1], discount=0.99)
+        # Lumped states of a walk remember from which side they were entered; after 60 frames this is forgotten.
+        lumped = msm.lag_sweep(runs[0] // 3, runs[1] // 3, [1, 2, 60], discount=1, confidence=None)
+        single = msm.lag_sweep(runs[0], runs[1], 7, discount=0.99)
+    assert (exact.stable_from, lumped.stable_from, single.lags) == (1, 60, (7,))
+    assert lumped.pvalues[0] == 2 / 400
+    assert "memory (p = 0.005)" in repr(lumped)
+    assert "no memory found from lag 60 on" in lumped._repr_html_()
+    with pytest.raises(TypeError, match="x: found Samples, which has one lag"):
+        msm.lag_sweep(from_dtrajs(runs), runs, [1], discount=0.9)

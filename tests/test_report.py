@@ -17,7 +17,7 @@ import somcot
 from somcot import report
 from somcot.inference import intervals
 from somcot.live.monitor import Monitor
-from somcot.plumbing.html import Bold, Table, markup
+from somcot.plumbing.html import Bold, Section, Table, markup
 from somcot.plumbing.notes import Note
 from somcot.report import many_facts, pages
 from somcot.report import svg as drawings
@@ -94,7 +94,7 @@ def test_nothing_is_fetched_or_run_whatever_the_labels() -> None:
     assert page.seen <= {
         "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "small", "svg", "g", "line",
         "rect", "path", "text", "circle", "polyline", "div", "table", "tr", "th", "td", "figure", "figcaption", "sub",
-        "sup", "strong", "ul", "ol", "li", "pre", "b", "span", "details", "summary",
+        "sup", "strong", "ul", "ol", "li", "pre", "b", "span", "details", "summary", "thead",
     }  # fmt: skip
     assert page.risky == []
     assert not re.search(r"https?:|url\(|@import", text)
@@ -127,8 +127,8 @@ def test_states_that_only_one_side_has_are_named() -> None:
     result = somcot.distance(x, y, discount=0.9)
     share = 100 * result.state_law[:, 2].sum()
     page = report.html(result, names=("May", "June")).replace("&nbsp;", " ")
-    assert f"<tr><td>&lt;new&gt;</td><td>0.0 % \u2192 {share:.1f} %</td><td>new</td></tr>" in page
-    rows = re.findall(r"<tr><td>(\S+)</td><td>[^<]*</td><td>(?:new|vanished|more|less|equal)</td>", page)
+    assert f'<td>&lt;new&gt;</td><td>new</td><td class="a">0.0 % \u2192 {share:.1f} %</td></tr>' in page
+    rows = re.findall(r"<tr><td>(\S+)</td><td>(?:new|vanished|more|less|equal)</td>", page)
     assert rows[0] == "&lt;new&gt;"  # what is new comes first
     assert "<td>new</td>" not in report.html(somcot.distance(x, x, discount=0.9))
 
@@ -474,3 +474,11 @@ def test_a_page_gives_two_notes_of_a_kind_and_no_end_that_looks_like_zero() -> N
     assert re.findall(r"<li>(week \d|and \d)", page) == ["week 0", "week 1", "and 3"]
     assert many_facts._rounded(1e-6, 0.1, "low") == "> 0"
     assert many_facts._rounded(0.0, 0.1, "low") == "0.0000"
+
+
+def test_folded_sections_share_one_heading() -> None:
+    first = Section("a", "Title", ["begin"])
+    folded = [Section(name, name, ["more"], closed=True) for name in ("b", "c", "d")]
+    page = pages.page([first, *folded])
+    assert page.count("<h2>Details</h2>") == 1
+    assert page.count("<details>") == 3

@@ -333,6 +333,15 @@ def test_trajectory_passed_as_independent_samples_is_said() -> None:
     random_walk(5).sample_occupancy(3000, 0.9, rng=0)
 
 
+def test_samples_that_continue_each_other_now_and_then_are_independent() -> None:
+    """More often than by chance, but not nearly always: no note."""
+    rng = np.random.default_rng(0)
+    now, following = rng.integers(0, 50, 400), rng.integers(0, 50, 400)
+    joined = np.flatnonzero(rng.random(399) < 0.6)
+    now[joined + 1] = following[joined]
+    assert from_transitions(now, following, discount=0.9, initial=0).n_transitions == 400
+
+
 def test_rewards_become_features() -> None:
     per_state = from_trajectories([["a", "b", "a"], ["b", "a"]], rewards=[[1, 5, 3], [6, 2]])
     np.testing.assert_array_equal(per_state.features, [2.0, 5.5])

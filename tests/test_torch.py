@@ -46,6 +46,21 @@ def test_second_derivatives(seed: int, lead: tuple[int, ...]) -> None:
     assert torch.autograd.gradgradcheck(lambda P, Q, c: door.distance(P, Q, c, discount.detach()), [P, Q, cost])
 
 
+@pytest.mark.parametrize("side", [4, 5])
+def test_ties_of_initial_distributions_matter_if_one_has_a_gradient(side: int) -> None:
+    P, Q, cost, *_ = tensors(0)
+    given = [P, Q, cost, 0.9, torch.tensor([0.5, 0.5, 0, 0], dtype=P.dtype), torch.tensor([0.5, 0.5, 0], dtype=P.dtype)]
+
+    def bend() -> None:
+        (slope,) = torch.autograd.grad(door.distance(*given), P, create_graph=True)
+        slope.square().sum().backward()
+
+    bend()
+    given[side].requires_grad_(True)
+    with pytest.raises(RuntimeError, match="no second derivative here"):
+        bend()
+
+
 def test_second_derivatives_are_refused_where_there_are_none() -> None:
     P, Q, cost, discount, p, q = tensors(0, n_x=4, n_y=4)
 

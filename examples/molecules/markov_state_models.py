@@ -41,9 +41,11 @@ result = somcot.distance(a, b, cost, discount=0.99, confidence=0.9)
 print(result)
 
 # %%
-# The distance for several lag times, with discounts of the same horizon in frames.
+# The distance for several lag times, with discounts of the same horizon in frames. Numbers of different lags are not
+# comparable: they fall with the lag, also of Markov processes such as these. From which lag on models hold is tested.
 sweep = msm.lag_sweep(wild, mutant, [1, 2, 5, 10], cost, discount=0.99)
-plots.intervals({f"lag {lag}": each for lag, each in sweep})
+print(f"Markov from lag {sweep.stable_from} on")
+plots.intervals({f"lag {lag}, p = {p:.2g}": each for (lag, each), p in zip(sweep, sweep.pvalues, strict=True)})
 
 # %%
 # The posterior of a Bayesian model gives a distribution of distances. It reflects the uncertainty of the models, but

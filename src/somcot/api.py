@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.chains import MarkovChain
+from somcot.chains import MarkovChain, is_fitted
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
@@ -82,7 +82,7 @@ def distance(
         distance of the estimated chains, "saddle" the paper's saddle point solved on them, "somcot" the paper's
         algorithm for streams; "exact", "sinkhorn" and "lp" solve for known or estimated chains.
     confidence : float, optional
-        Level of a confidence interval for data and streams, such as 0.9.
+        Level of a confidence interval for data and streams, such as 0.9; two chains have none.
     rng : None, int or numpy.random.Generator
         Seed of methods that sample or split.
     progress : bool
@@ -130,21 +130,41 @@ def distance(
         return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     # Looked up before the clock branches, so that a misspelled method is an error with every clock.
     chosen = _method_for(method, x, y)
+    known = tuple(_taken_as_known(x, y, confidence))
+    for note in known:
+        warn(note, DataWarning)
+    shared = {"confidence": confidence, "rng": rng, "progress": progress}
+    result = _by_method(chosen, x, y, cost, clock, method, shared, options)
+    return replace(result, notes=(*known, *result.notes)) if known else result
+
+
+def _taken_as_known(x: object, y: object, confidence: float | None) -> Iterator[Note]:
+    """Notes on errors that a result does not contain: of fitted models, and of two chains with `confidence`."""
+    fitted = [name for name, side in (("x", x), ("y", y)) if is_fitted(side)]
+    if fitted:
+        yield Note("fitted-model", " and ".join(fitted))
+    if confidence is not None and all(isinstance(side, MarkovChain | Timed) for side in (x, y)):
+        yield Note("nothing-sampled", "confidence")
+
+
+def _by_method(
+    chosen: Method, x: Any, y: Any, cost: Any, clock: Clock, method: str, shared: dict[str, Any],
+    options: dict[str, Any],
+) -> Result:  # fmt: skip
+    """`distance` of processes with labelled states."""
+    confidence, rng = shared["confidence"], shared["rng"]
     data = any(isinstance(process, Data) for process in (x, y))
+    _note_frames(x, y)
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
         return _other_clock(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     if chosen.takes == "streams" and (method == "auto" or confidence is not None):
-        answer = _of_streams(x, y, cost, method, {"discount": clock.value, "confidence": confidence, "rng": rng,
-                             "progress": progress}, options)  # fmt: skip
+        answer = _of_streams(x, y, cost, method, {"discount": clock.value, **shared}, options)
         if answer is not None:
             return answer
     # "exact" for data is the plug-in, which also keeps the counts behind the estimated rows.
     solver = METHODS["plugin"] if chosen.name == "exact" and data else chosen
     solve = solver.load()
-    solver_options = _checked_options(
-        solver.name, solver.options(), options,
-        discount=clock.value, confidence=confidence, rng=rng, progress=progress,
-    )  # fmt: skip
+    solver_options = _checked_options(solver.name, solver.options(), options, discount=clock.value, **shared)
     # A requested interval must not be dropped silently by a solver that has none.
     if confidence is not None and data and "confidence" not in solver_options:
         warn(Note("no-interval", "confidence", method=repr(chosen.name)), DataWarning)
@@ -162,6 +182,13 @@ def distance(
     # Solvers of chains do not see the data, so the sample sizes are added here; 0 means a known chain.
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(result, samples=(sizes[0], sizes[1]), plugin=result.distance) if data else result
+
+
+def _note_frames(*recordings: Any) -> None:
+    """Warn of recordings whose steps are different numbers of frames."""
+    lags = [lag for recording in recordings if (lag := getattr(recording, "lag", None)) is not None]
+    if len(set(lags)) > 1:
+        warn(Note("different-lags", x=min(lags), y=max(lags)), DataWarning)
 
 
 def _of_streams(
@@ -247,7 +274,9 @@ def _other_clock(x: Any, y: Any, cost: Any, clock: Clock, method: str, arguments
     # There is no estimator of long-run averages: a discount near 1 takes their place, with a note on the
     # mixing time of the estimated chains.
     if clock.name == "average" and any(isinstance(process, Data) for process in (x, y)):
-        result = distance(x, y, cost, discount=clocked.DATA_DISCOUNT, method=method, **arguments)
+        shared = {name: arguments.pop(name, None) for name in ("confidence", "rng")} | {"progress": False}
+        near_one = Clock.discounting(clocked.DATA_DISCOUNT)
+        result = _by_method(_method_for(method, x, y), x, y, cost, near_one, method, shared, arguments)
         return clocked.settling_warning(result)
     # A horizon is solved by backward induction, where there are no sweeps to limit.
     allowed = ["threads"] if clock.name == "horizon" else ["pairs", "threads", "max_sweeps"]
@@ -398,6 +427,7 @@ def same_process(
     from somcot.inference.permutation import same_process as test  # compiled code too
 
     _refuse_unknown(options, ())
+    _note_frames(*(x if isinstance(x, Sequence) else (x, y)))
     # Overlapping lagged steps share data, while permutations treat them as independent.
     if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
         warn(Note("overlapping-steps", effect="p-value is too small"), DataWarning)

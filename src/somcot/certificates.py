@@ -153,6 +153,13 @@ def lower_bound(problem: Problem, n_sweeps: int, *, threads: int | None = None) 
     -------
     ndarray, shape (n_x, n_y)
         Lower bounds of the distance from every pair of states.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> problem = somcot.Problem(somcot.random_walk(3, 0.5), somcot.random_walk(3, 0.7), 1.0 - np.eye(3), 0.9)
+    >>> bool((lower_bound(problem, 5) <= lower_bound(problem, 50)).all())
+    True
     """
     check_kind("problem", problem, Problem)
     # All pairs, since the bounds are reported for each of them.
@@ -176,6 +183,14 @@ def upper_bound(problem: Problem, coupling: Coupling) -> float:
     Rounding the coupling to a feasible one moves at most (3 dC_X + 3 dC_Y + dF) / (1 - discount) of mass (the paper's
     rounding lemma), and no cost exceeds 1. Violations of the initial distributions are charged in the same way.
     Unlike the brackets above, this bound holds only up to the rounding of its sums.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> problem = somcot.Problem(somcot.random_walk(3, 0.5), somcot.random_walk(3, 0.7), 1.0 - np.eye(3), 0.9)
+    >>> result = somcot.distance(problem.x, problem.y, problem.cost, discount=0.9)
+    >>> upper_bound(problem, result.plan) >= result.bounds.low
+    True
     """
     check_kind("problem", problem, Problem)
     check_kind("coupling", coupling, Coupling)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["MarkovChain", "Support", "block_chain", "random_walk"]
+__all__ = ["FITTED", "MarkovChain", "Support", "block_chain", "is_fitted", "random_walk"]
+
+FITTED = "recorded transitions"  # attribute of chains that were estimated: their number out of each state, if known
 
 
 class Support(NamedTuple):
@@ -177,7 +179,13 @@ class MarkovChain:
         )
 
     def index(self, state: Hashable) -> int:
-        """Position of a label, or of an index when no label matches."""
+        """Position of a label, or of an index when no label matches.
+
+        Examples
+        --------
+        >>> MarkovChain([[0.5, 0.5], [0.0, 1.0]], states=["home", "cart"]).index("cart")
+        1
+        """
         return state_index("state", state, self.states)
 
     def state_occupancy(self, discount: float) -> Floats:
@@ -189,6 +197,11 @@ class MarkovChain:
         -------
         ndarray, shape (n,)
             ``(1 - discount) * sum_t discount^t P(X_t = x)``.
+
+        Examples
+        --------
+        >>> MarkovChain([[0.0, 1.0], [0.0, 1.0]]).state_occupancy(0.75).tolist()
+        [0.25, 0.75]
         """
         from somcot.plumbing.linear_systems import Kernel, occupancy_of
 
@@ -407,6 +420,11 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
         raise ValueError(f"features: found {len(values)} numbers for {n} states; give exactly one per state")
     values.setflags(write=False)
     return values
+
+
+def is_fitted(process: object) -> bool:
+    """Whether it is a chain that was estimated from data, such as a model of `readers.from_model`."""
+    return isinstance(process, MarkovChain) and FITTED in (process.attributes or {})
 
 
 def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:

@@ -142,7 +142,18 @@ class Coupling:
 
     @classmethod
     def from_dense(cls, mu: ArrayLike, start: ArrayLike) -> Coupling:
-        """Build from a full (n_x, n_y, n_x, n_y) array."""
+        """Build from a full (n_x, n_y, n_x, n_y) array.
+
+        Examples
+        --------
+        >>> import somcot
+        >>> plan = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9).plan
+        >>> same = Coupling.from_dense(plan.dense(), plan.start)
+        >>> bool(np.allclose(same.state_law(), plan.swap().state_law().T))
+        True
+        >>> bool(np.allclose(plan.marginal_x().sum(), plan.marginal_y().sum())), plan.next_law().shape
+        (True, (3, 3))
+        """
         dense = real_array("mu", mu, 4)
         first = real_array("start", start, 2)
         n_x, n_y = dense.shape[:2]
@@ -286,20 +297,35 @@ def residuals(
     discount : float
     encoder, decoder : ndarray, optional
         lambda_X (n_x, n_y) and lambda_Y (n_y, n_x); by default those of the coupling.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.random_walk(3, 0.5), somcot.random_walk(3, 0.7)
+    >>> plan = somcot.distance(x, y, 1.0 - np.eye(3), discount=0.9).plan
+    >>> residuals(plan, x.occupancy(0.9), y.occupancy(0.9), 0.9).flow < 1e-12
+    True
     """
     check_kind("coupling", coupling, Coupling)
     discount = check_number("discount", discount)
-    for name, table in (("nu_x", nu_x), ("nu_y", nu_y)):
-        if not hasattr(table, "tocsr"):
-            real_array(name, table, 2)
+    n_x, n_y = coupling.shape
+    nu_x, nu_y = _of_shape("nu_x", nu_x, (n_x, n_x)), _of_shape("nu_y", nu_y, (n_y, n_y))
     occupancy = coupling.state_law()
-    encoder = conditional(occupancy) if encoder is None else real_array("encoder", encoder, 2)
-    decoder = conditional(occupancy.T) if decoder is None else real_array("decoder", decoder, 2)
+    encoder = conditional(occupancy) if encoder is None else _of_shape("encoder", encoder, (n_x, n_y))
+    decoder = conditional(occupancy.T) if decoder is None else _of_shape("decoder", decoder, (n_y, n_x))
     return Residuals(
         flow_residual(occupancy, coupling.next_law(), coupling.start, discount),
         _causal_residual(coupling, nu_x, encoder),
         _causal_residual(coupling.swap(), nu_y, decoder),
     )
+
+
+def _of_shape(name: str, values: Any, shape: tuple[int, int]) -> Any:
+    """The values, if they are numbers in a table of this shape, or a sparse one."""
+    found = values.tocsr() if hasattr(values, "tocsr") else real_array(name, values, 2)
+    if found.shape != shape:
+        raise ValueError(f"{name}: shape is {found.shape}, expected {shape}")
+    return found
 
 
 def round_to_marginals(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:

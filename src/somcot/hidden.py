@@ -103,7 +103,14 @@ class HiddenChain:
 
 
 def joint_cost(x: HiddenChain, y: HiddenChain, cost: ArrayLike) -> Floats:
-    """Expand a cost between symbols, (m_x, m_y), to the states of ``x.joint()`` and ``y.joint()``."""
+    """Expand a cost between symbols, (m_x, m_y), to the states of ``x.joint()`` and ``y.joint()``.
+
+    Examples
+    --------
+    >>> chain = HiddenChain([[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.0, 1.0]])
+    >>> joint_cost(chain, chain, [[0.0, 1.0], [1.0, 0.0]]).shape
+    (3, 3)
+    """
     check_kind("x", x, HiddenChain)
     check_kind("y", y, HiddenChain)
     table = check_cost(cost, len(x.symbols), len(y.symbols))
@@ -111,7 +118,13 @@ def joint_cost(x: HiddenChain, y: HiddenChain, cost: ArrayLike) -> Floats:
 
 
 def emission_cost(emissions_x: ArrayLike, emissions_y: ArrayLike, cost: ArrayLike) -> Floats:
-    """Transport cost between the emission distributions of two states; see `somcot.costs.emissions`."""
+    """Transport cost between the emission distributions of two states; see `somcot.costs.emissions`.
+
+    Examples
+    --------
+    >>> emission_cost([[0.5, 0.5], [0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]).ravel().tolist()
+    [0.5, 1.0]
+    """
     tables = [_laws(name, table) for name, table in (("emissions_x", emissions_x), ("emissions_y", emissions_y))]
     table = check_cost(cost, tables[0].shape[1], tables[1].shape[1])
     # A chain of one step from states to symbols: its support has the emission rows, which `Sweep` can couple.

@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from somcot.api import distance
+from somcot.api import distance, markov_order
 from somcot.chains import MarkovChain
+from somcot.clocks import Clock
 from somcot.costs import Cost
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_discount, not_sparse
@@ -21,11 +22,14 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
 from somcot.plumbing.notes import Note, collected
 from somcot.plumbing.text import figure
+from somcot.problem import Data
 from somcot.readers.array_files import from_dtrajs, from_model
 from somcot.result import Result
 from somcot.samples import Samples
 
 __all__ = ["LagSweep", "PosteriorDistances", "lag_sweep", "posterior_distances"]
+
+_LEVEL = 0.05  # of the test for memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,7 +111,8 @@ def posterior_distances(
         _warn_of_numbers(cost, a[0], b[0])
         values = [distance(v, w, cost, discount=discount, method="exact").distance for v, w in zip(a, b, strict=True)]
     for note in notes:
-        warn(note, DataWarning)
+        if note.code != "fitted-model":  # the draws have its sampling error
+            warn(note, DataWarning)
     return PosteriorDistances(np.array(values), level)
 
 
@@ -127,16 +132,30 @@ def _draws(name: str, side: object) -> list[MarkovChain]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LagSweep:
-    """One result for each lag time.
+    """One result for each lag time, and whether the fitted models are Markov at it.
 
     Attributes
     ----------
     lags : tuple of int
     results : tuple of Result
+    pvalues : tuple of float
+        Of the test that both sides are Markov (of order 1) at this lag: twice the smaller p-value of
+        `somcot.markov_order` of the two. The test is by all steps; longer lags have fewer, and so less power.
     """
 
     lags: tuple[int, ...]
     results: tuple[Result, ...]
+    pvalues: tuple[float, ...]
+
+    @property
+    def stable_from(self) -> int | None:
+        """The shortest lag that the test does not reject at 5 %; None if it rejects all.
+
+        Shorter lags are tested first, so two processes that are Markov at the shortest lag get a longer one in at most
+        5 % of cases.
+        """
+        rows = sorted(zip(self.lags, self.pvalues, strict=True))
+        return next((lag for lag, p in rows if p > _LEVEL), None)
 
     @property
     def distances(self) -> Floats:
@@ -147,11 +166,26 @@ class LagSweep:
         return iter(zip(self.lags, self.results, strict=True))
 
     def __repr__(self) -> str:
-        return "\n".join(f"lag {lag:>6}: {result}" for lag, result in self)
+        rows = zip(self.lags, self.results, self.pvalues, strict=True)
+        lines = [f"lag {lag:>6}: {result}; {_verdict(p)}" for lag, result, p in rows]
+        return "\n".join([*lines, self._conclusion()])
+
+    def _conclusion(self) -> str:
+        if self.stable_from is None:
+            return "memory at every lag: use longer lags or finer states"
+        return f"no memory found from lag {self.stable_from} on"
 
     def _repr_html_(self) -> str:
-        rows = [(f"{lag:,}", figure(r.distance), *_ends(r), f"{r.samples[0]:,} + {r.samples[1]:,}") for lag, r in self]
-        return card("LagSweep", (), Table(("lag", "distance", "low", "high", "transitions"), rows, "rrrrr"))
+        rows = [
+            (f"{lag:,}", figure(r.distance), *_ends(r), f"{r.samples[0]:,} + {r.samples[1]:,}", _verdict(p))
+            for lag, r, p in zip(self.lags, self.results, self.pvalues, strict=True)
+        ]
+        heads = ("lag", "distance", "low", "high", "transitions", "order 1")
+        return card("LagSweep", (), Table(heads, rows, "rrrrrl"), sub=self._conclusion())
+
+
+def _verdict(pvalue: float) -> str:
+    return f"memory (p = {pvalue:.2g})" if pvalue <= _LEVEL else f"Markov (p = {pvalue:.2g})"
 
 
 def _ends(result: Result) -> tuple[str, str]:
@@ -163,7 +197,7 @@ def _ends(result: Result) -> tuple[str, str]:
 def lag_sweep(
     x: object,
     y: object,
-    lags: Iterable[int],
+    lags: int | Iterable[int],
     cost: Cost = "labels",
     *,
     discount: float,
@@ -175,19 +209,20 @@ def lag_sweep(
     """The distance between two sets of discrete trajectories for several lag times.
 
     Compare numbers at equal lag only: a longer lag skips states on the way and leaves the coupling more freedom, so the
-    distance usually falls with the lag, also between Markov processes.
+    distance usually falls with the lag, also between Markov processes, and has no plateau. From which lag on the models
+    hold is tested instead: see `LagSweep.stable_from`.
 
     Parameters
     ----------
     x, y : array of int or list of such
         Discrete trajectories, as for `readers.from_dtrajs`.
-    lags : iterable of int
+    lags : int or iterable of int
         Lag times in frames.
     cost, confidence, rng
         As for `somcot.distance`.
     discount : float
         Discount per frame: at lag k the discount of a step is ``discount**k``, so that all lags have the same effective
-        horizon in time.
+        horizon in time. 1 is the long-run average, as for `somcot.distance`.
     initial : label, array_like or "stationary"
         Initial distribution; by default the stationary distribution at each lag.
     connected : bool
@@ -201,28 +236,35 @@ def lag_sweep(
     >>> sweep = lag_sweep(a, b, [1, 2, 4], discount=0.9)
     >>> sweep.lags, [result.confidence_interval.low < 0.1 < result.confidence_interval.high for result in sweep.results]
     ((1, 2, 4), [True, True, True])
+    >>> sweep.stable_from
+    1
     """
-    check_discount(discount)
+    Clock.discounting(discount)
+    for name, side in (("x", x), ("y", y)):
+        if isinstance(side, MarkovChain | Data):
+            raise TypeError(f"{name}: found {type(side).__name__}, which has one lag; pass the integer trajectories")
     # Before any data are read, as each lag takes a pass over the trajectories.
-    lag_times = tuple(check_count("lags", lag) for lag in not_sparse("lags", lags))
+    several = not_sparse("lags", [lags] if isinstance(lags, int | np.integer) else lags)
+    lag_times = tuple(check_count("lags", lag) for lag in several)
     if not lag_times:
         raise ValueError("lags: found none, expected at least one, such as [1, 2, 5, 10]")
     # Read again for each lag: the connected set depends on it.
     read = partial(from_dtrajs, initial=initial, connected=connected)
-    results, alike = [], defaultdict(list)
+    results, pvalues, alike = [], [], defaultdict(list)
     for lag in lag_times:
         with collected() as notes:
             a, b = (read(side, lag=lag, source=name) for name, side in (("x", x), ("y", y)))
             # The discount is per frame: discount^lag per step keeps the horizon in time.
             results.append(distance(a, b, cost, discount=discount**lag, confidence=confidence, rng=rng))
+        orders = [markov_order(side, max_order=1, rng=rng).pvalues[0] for side in (a, b)]
+        pvalues.append(min(2.0 * min(orders), 1.0))  # of two tests (Bonferroni)
         for note in notes:
             alike[note.code, note.about].append((lag, note))
     # Once each, with its lags: the lag from which on no notes occur is informative.
     for (lag, note), *others in alike.values():
         also = f" (also at {', '.join(str(k) for k, _ in others)})" if others else ""
         warn(note.within(f"lag {lag}{also}"), DataWarning)
-    _warn_of_numbers(cost, a, b)
-    return LagSweep(lag_times, tuple(results))
+    return LagSweep(lag_times, tuple(results), tuple(pvalues))
 
 
 def _warn_of_numbers(cost: Cost, x: MarkovChain | Samples, y: MarkovChain | Samples) -> None:

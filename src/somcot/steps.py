@@ -152,6 +152,8 @@ def error_bound(
     """
     n_x, n_y, n_steps = _sizes(n_x, n_y, n_steps)
     rest, scale = 1.0 - check_discount(discount), check_positive("max_cost", max_cost)
+    if not 1e-100 < scale < 1e100:
+        raise ValueError(f"max_cost: found {scale}, expected between 1e-100 and 1e100; use another unit")
     delta = check_number("delta", delta)
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta: found {delta}, expected a probability strictly between 0 and 1")

@@ -25,7 +25,7 @@ import numpy as np
 from somcot.core.simulated_bound import Simulators, explicit_turn
 from somcot.gradients import NAMES, NDIMS, ArraySolution, Inputs, WarmStart, check_shapes, solve_arrays
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_count, check_discount, check_positive, check_rng
+from somcot.plumbing.checks import check_count, check_discount, check_positive, check_rng, check_text, real_array
 
 try:
     import torch
@@ -126,14 +126,17 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
         threads: int | None = None,
     ) -> None:
         super().__init__()
-        if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"reduction: found {reduction!r}, expected 'mean', 'sum' or 'none'")
+        check_text("reduction", reduction, "mean", "sum", "none")
         self.discount, self.reduction, self.threads = discount, reduction, threads
         if cost is None or isinstance(cost, torch.nn.Parameter):
             self.cost = cost
         else:
             # A buffer moves with the module between devices, but is not saved: it is data, not a parameter.
-            self.register_buffer("cost", torch.as_tensor(cost), persistent=False)
+            self.register_buffer(
+                "cost",
+                cost if isinstance(cost, Tensor) else torch.as_tensor(real_array("cost", cost, 2)),
+                persistent=False,
+            )
         # One warm start per loss term: another problem of the same shape would spoil it.
         self.warm = WarmStart()
 
@@ -192,7 +195,7 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
             raise ValueError(f"forget: found {forget}, expected a share of at least 0 and below 1")
         if not 0.0 <= prior < float("inf"):
             raise ValueError(f"prior: found {prior}, expected a number of at least 0")
-        check_count("n_states", n_states)
+        check_count("n_states", n_states, at_most=1 << 20)
         self.prior, self.forget, self.half_life = prior, forget, half_life
         self.register_buffer("counts", torch.zeros(n_states, n_states, dtype=torch.float64))
 

@@ -126,6 +126,7 @@ def work(names: str, begin: int, count: int, folder: Path) -> None:
     chosen = [(name, target) for name, target in shares.items() for _ in range(target.share)]
     finds: dict[str, str] = {}
     counters, slowest = _counters(folder), 0.0
+    _compile(shares.values())
     _confine()
     for number in range(begin, begin + count):
         name, target = chosen[number % len(chosen)]
@@ -143,6 +144,18 @@ def work(names: str, begin: int, count: int, folder: Path) -> None:
             finds[f"{name}: {fault}"] = copy.name
             (folder / "finds.json").write_text(json.dumps(finds), encoding="utf-8")
     COUNTERS.pack_into(counters, 0, count, slowest)
+
+
+def _compile(chosen: Iterable[Any]) -> None:
+    """Use what compiles once, so that no execution is charged for it."""
+    from tests.campaign import targets
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for target in chosen:
+            if target.share == 1:
+                for options in target.options:
+                    targets.fault(target, targets.corpus(target)[0], options)
 
 
 def _counters(folder: Path) -> mmap.mmap:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from somcot import Cells, Trajectories, discretise, distance
-from somcot.cells import kmeans
+from somcot.cells import ShiftCheck, kmeans
 from somcot.continuous.discretise import lag_coordinates
 from somcot.plumbing.arrays import Floats
 from tests.continuous import systems
@@ -212,3 +212,8 @@ def test_a_recording_that_never_moves_is_compared_with_one_that_does(d: int) -> 
     found = distance(still, moving, "euclidean", discount=0.5, scale=1.0)
     truth = float(np.linalg.norm(paths - 1.0, axis=2).mean(axis=0) @ (0.5 * 0.5 ** np.arange(21)))
     assert found.distance == pytest.approx(truth, rel=0.15)
+
+
+@pytest.mark.parametrize(("worst", "passed"), [(0.2, True), (0.21, False)])
+def test_a_shift_may_be_off_by_a_fifth(worst: float, passed: bool) -> None:
+    assert ShiftCheck(1.0, 1.1, None, worst).passed is passed

@@ -40,7 +40,7 @@ def test_paper_sized_block_chain(formulation: str) -> None:
 
 def test_rarely_visited_states_do_not_make_it_infeasible() -> None:
     """Occupancies fall to 1e-13 along this walk."""
-    lp = somcot.distance(*walks(40, 0.3), discount=0.95, method="lp")
+    lp = somcot.distance(*walks(40, 0.3), discount=0.95, method="lp", time_limit=600.0)
     assert lp.distance == pytest.approx(somcot.distance(*walks(40, 0.3), discount=0.95).distance, abs=1e-7)
 
 

@@ -90,7 +90,11 @@ def distance(
             if method in _FORECAST:
                 confirm_pair(pair.x, pair.y, yes=yes)
             # Only the estimate has an interval; other methods would warn about a level that is merely the default.
-            more = {"confidence": confidence if method == "auto" else None, "progress": sys.stderr.isatty()}
+            sampled = not all(
+                isinstance(side.process, somcot.MarkovChain | somcot.ContinuousChain) for side in (pair.x, pair.y)
+            )
+            level = confidence if method == "auto" and sampled else None
+            more = {"confidence": level, "progress": sys.stderr.isatty()}
             more |= options
         result = somcot.distance(
             pair.x.process, pair.y.process, pair.cost, **settled.arguments(), method=method, rng=seed, **more

@@ -169,8 +169,10 @@ def simulated_upper(
     (0.0, 'given')
     """
     g = check_discount(discount)
-    n = check_count("n_rollouts", n_rollouts, at_least=2)
-    game = _Game(_pair("reset", reset), _pair("step", step), _pair_cost(cost), g, check_count("n_draws", n_draws))
+    n = check_count("n_rollouts", n_rollouts, at_least=2, at_most=10**8)
+    game = _Game(
+        _pair("reset", reset), _pair("step", step), _pair_cost(cost), g, check_count("n_draws", n_draws, at_most=10_000)
+    )
     generator = check_rng(rng)
     if coupling is not None:
         return _given(game._replace(coupling=coupling, n_noise=n_noise), n, generator)

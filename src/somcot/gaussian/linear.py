@@ -19,10 +19,12 @@ from somcot.plumbing.checks import (
     real_array,
 )
 from somcot.plumbing.html import card
+from somcot.plumbing.memory import require
 from somcot.trajectories import Trajectories
 
 __all__ = ["Linear", "factor", "fit"]
 
+_MOST = 10**12  # episodes and steps that can be drawn
 _DUST = 1e-10  # covariances may be this far from symmetric or below 0, relative to their size
 
 
@@ -100,8 +102,9 @@ class Linear:
 
     def sample(self, n_episodes: int, n_steps: int, rng: int | np.random.Generator | None = None) -> Floats:
         """Draw episodes: an array (n_episodes, n_steps + 1, d)."""
-        n = check_count("n_episodes", n_episodes)
-        n_steps = check_count("n_steps", n_steps, at_least=0)
+        n = check_count("n_episodes", n_episodes, at_most=_MOST)
+        n_steps = check_count("n_steps", n_steps, at_least=0, at_most=_MOST)
+        require(8.0 * n * (n_steps + 1) * self.d, f"{n:,} episodes of {n_steps:,} steps", "draw fewer at a time")
         generator = check_rng(rng)
         # `factor` is symmetric, so its transpose is not needed.
         x = self.start_mean + generator.standard_normal((n, self.d)) @ factor(self.start_covariance)

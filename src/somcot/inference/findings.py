@@ -29,6 +29,8 @@ from somcot.inference.strata import Strata
 from somcot.inference.units import Engine, WholeSequences, choose_units, chosen_engine, engine_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.checks import check_confidence
+from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.notes import Note
 from somcot.problem import Data, UnitProblem
 from somcot.recorded.pair_counts import occurrences
 from somcot.result import Result
@@ -140,8 +142,8 @@ class _Changes(NamedTuple):
         # Keys come last, so that ties have a fixed order.
         for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
             kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
-            # Without a difference in that, its share of the time says in which recording there is more of it.
-            grows = np.sign(moves[k]) or np.sign(self.times[1, k] - self.times[0, k])
+            # If means are equal but the test rejects, the share of the time says in which recording there is more.
+            grows = np.sign(moves[k]) or marked[k] * np.sign(self.times[1, k] - self.times[0, k])
             counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
             yield k, (
                 *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),
@@ -377,6 +379,9 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
     if models is not None and result.n_samples:
         low, high, plans = _ends(result, models, centre, confidence)
         determined &= (plans.argmax(axis=2) == best).all(axis=0)
+    for note in result.notes:
+        if isinstance(note, Note) and note.code == "fitted-model":  # their errors are not in the intervals
+            warn(note, DataWarning)
     return [
         MatchInterval(
             result.states_x[i], result.states_y[j], float(result.encoder[i, j]), float(visited[i]),

@@ -388,8 +388,8 @@ def _named_cost(cost: str, pooled: Samples | Counts) -> Floats:
 _PERMUTATIONS = 399
 _QUICK = 19  # permutations of the check made in every comparison of data
 _CLEAR = 6.0  # standard deviations above chance
-_STRONG = 0.02  # mean squared relative change of the next state's distribution, about 0.01 nats
-_LOOKED_AT = 10_000  # this check uses the first transitions of the recording, up to this number
+_STRONG = 0.02  # mean squared relative change of the next state's distribution, about 0.01 nats, per change of state
+_LOOKED_AT = 10_000  # this check uses the first changes of state, up to this number, of ten times as many steps
 
 
 class MarkovOrder(NamedTuple):
@@ -440,21 +440,20 @@ _KNOWN_MEMORY: WeakKeyDictionary[Samples, bool] = WeakKeyDictionary()  # read on
 
 def has_memory(samples: Samples) -> bool:
     """Whether order 1 is clearly violated: significantly, and by a relevant amount."""
-    if samples.offsets is None:
-        return False
-    if samples not in _KNOWN_MEMORY:
+    if samples.offsets is not None and samples not in _KNOWN_MEMORY:
         _KNOWN_MEMORY[samples] = _violates_order_one(samples)  # weak keys: recordings are not kept alive
-    return _KNOWN_MEMORY[samples]
+    return samples.offsets is not None and _KNOWN_MEMORY[samples]
 
 
 def _violates_order_one(samples: Samples) -> bool:
-    words = Occurrences.of(_steps(samples, _LOOKED_AT), 1)
+    steps = _steps(samples, 10 * _LOOKED_AT)
+    # Steps that stay are not counted: a finer clock adds them, and would dilute a memory whose effects add up.
+    moves = np.flatnonzero(steps.now != steps.following)[:_LOOKED_AT]
+    words = Occurrences.of(_steps(samples, int(moves.max(initial=0)) + 1), 1)
     if not len(words.next):
         return False
     values = _chi_squared_of_words(*words, samples.n_states, _QUICK, np.random.default_rng(0))
-    chance, spread = float(values[1:].mean()), float(values[1:].std(ddof=1))
-    excess = float(values[0]) - chance  # above the mean of the permutations
-    return excess > max(_CLEAR * spread, _STRONG * len(words.next), 0.0)
+    return bool(values[0] - values[1:].mean() > max(_CLEAR * values[1:].std(ddof=1), _STRONG * len(moves)))
 
 
 class Occurrences(NamedTuple):

@@ -214,6 +214,8 @@ def drift(
     >>> changes = drift(weeks, discount=0.9)
     >>> changes.alarm, changes.alarms[0].period, changes.alarms[0].against
     (True, 'week 3', 'week 1')
+    >>> [change.period for change in changes.against_reference()], len(changes.against_before())
+    (['week 2', 'week 3', 'week 4'], 3)
     """
     began = time.perf_counter()
     check_discount(discount)

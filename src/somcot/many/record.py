@@ -219,12 +219,19 @@ class DistanceMatrix:
     def linkage(self, method: str = "average") -> Floats:
         """Hierarchical clustering, in the form of `scipy.cluster.hierarchy`.
 
-        Uses the uncut values; if the minimum is negative, all are shifted by it, which changes no comparison.
+        Uses the uncut values; if the minimum is negative, all are raised by `shift`, which changes no comparison.
 
         Parameters
         ----------
         method : str
             "average", "single", "complete" or "weighted".
+
+        Examples
+        --------
+        >>> import somcot
+        >>> chains = {str(p): somcot.random_walk(4, p) for p in (0.3, 0.35, 0.7)}
+        >>> somcot.distance_matrix(chains, "labels", discount=0.9).linkage()[0, :2].tolist()
+        [0.0, 1.0]
         """
         from scipy.cluster.hierarchy import linkage
         from scipy.spatial.distance import squareform
@@ -249,7 +256,15 @@ class DistanceMatrix:
         return np.array([names.setdefault(c, len(names)) for c in raw.tolist()], dtype=np.int64)
 
     def embedding(self, n_dimensions: int = 2) -> Floats:
-        """Points whose distances approximate these (classical scaling), shape (n, n_dimensions)."""
+        """Points whose distances approximate these (classical scaling), shape (n, n_dimensions).
+
+        Examples
+        --------
+        >>> import somcot
+        >>> chains = {str(p): somcot.random_walk(4, p) for p in (0.3, 0.5, 0.7)}
+        >>> somcot.distance_matrix(chains, "labels", discount=0.9).embedding().shape
+        (3, 2)
+        """
         d = self._comparable()
         n, k = len(d), check_count("n_dimensions", n_dimensions)
         # Double centring turns squared distances into inner products (Torgerson).
@@ -279,8 +294,13 @@ class DistanceMatrix:
             )
         off = ~np.eye(len(table), dtype=np.bool_)
         # Uncut estimates may be negative. A common shift keeps their order, which is all that trees use.
-        least = float(table[off].min()) if off.any() else 0.0
-        return np.where(off, table - min(least, 0.0), 0.0)
+        return np.where(off, table + self.shift, 0.0)
+
+    @property
+    def shift(self) -> float:
+        """By how much the heights of `linkage` exceed distances: minus the smallest uncut value, if it is negative."""
+        off = ~np.eye(*self.shape, dtype=np.bool_)
+        return max(-float(np.nanmin((0.5 * (self.uncut + self.uncut.T))[off], initial=0.0)), 0.0)
 
     def kernel(self, gamma: float = 1.0) -> Floats:
         """The Laplacian kernel ``exp(-gamma * distance)``, shape (n, m), for methods that take a precomputed kernel.

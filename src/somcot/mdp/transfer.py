@@ -12,7 +12,7 @@ from somcot.mdp.process import MDP, best, check_mdp, policy_law
 from somcot.mdp.recorded import RecordedMDP
 from somcot.mdp.value_bounds import Ends, Options, World, delta, followed, proved, stays
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import check_confidence, check_discount, check_number, check_rng
+from somcot.plumbing.checks import check_confidence, check_discount, check_number, check_rng, check_text
 from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.records import view
 from somcot.plumbing.text import label_text
@@ -196,8 +196,7 @@ def _checked(discount: Any, confidence: Any, unvisited: Any, value_range: Any, m
     if confidence is None:
         raise ValueError("confidence: found None, expected a level such as 0.95")
     for name, value, known in (("unvisited", unvisited, _UNVISITED), ("method", method, _METHODS)):
-        if value not in known:
-            raise ValueError(f"{name}: found {value!r}, expected {' or '.join(map(repr, known))}")
+        check_text(name, value, *known)
     if value_range is not None:
         if np.shape(value_range) != (2,):
             raise ValueError(f"value_range: found {value_range!r}, expected two numbers, the lower and the upper end")

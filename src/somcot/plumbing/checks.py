@@ -7,6 +7,7 @@ import operator
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "check_text",
     "from_frame",
     "is_missing",
+    "is_real",
     "is_sparse_enough",
     "not_sparse",
     "real_array",
@@ -45,6 +47,7 @@ __all__ = [
 
 
 _MOST = 10**9  # elements of a range
+_SEEDS = 1000  # numbers that one seed may have
 
 
 def real_array(name: str, values: object, ndim: int) -> Floats:
@@ -197,11 +200,16 @@ def check_discount(discount: Any, expected: str = "a number strictly between 0 a
     return value
 
 
+def is_real(value: object) -> bool:
+    """Whether a value is a real number of Python or NumPy; NumPy counts durations among its integers."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, np.timedelta64)
+
+
 def check_confidence(confidence: object) -> None:
     """Refuse a level that is neither None nor strictly between 0 and 1."""
     if confidence is None:
         return
-    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
+    if not is_real(confidence) or not 0.0 < confidence < 1.0:  # type: ignore[operator]
         raise ValueError(f"confidence: found {confidence!r}, expected a level between 0 and 1, such as 0.9")
 
 
@@ -260,8 +268,10 @@ def check_positive(name: str, value: object) -> float:
 
 def check_rng(rng: Any) -> np.random.Generator:
     """A generator from a seed, or the generator itself; None for a new one."""
-    refuse_endless("rng", rng)
     try:
+        # NumPy follows nested lists as deep as they go, and crashes in one that contains itself.
+        if isinstance(rng, Sequence) and not (len(rng) <= _SEEDS and all(isinstance(one, Integral) for one in rng)):
+            raise TypeError
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         raise TypeError(

@@ -101,9 +101,13 @@ CATALOGUE: dict[str, Kind] = {
         "An episode needs two rows to have a step. Pieces arise where missing values cut an episode. Worry if many are "
         "dropped: missing values are then frequent."),
     # Costs
+    "different-lags": Kind(DOUBT, "steps of {x} and of {y} frames are compared; use one lag, unless a step takes the "
+        "same time in all recordings",
+        "A step of a longer lag takes more time, so the processes would be compared at different speeds. Different "
+        "lags are right only for frames of different length."),
     "numbers-as-states": Kind(DOUBT, "states are compared by their numbers, and x has {n_x}, y {n_y}; unless both were "
         "put into the same clusters, pass the cost between their centres: costs.euclidean(centres_x, centres_y); if "
-        "they were, name the states: from_model(model, states=...)",
+        "they were, name the states with states=",
         "Clusterings number their states arbitrarily, so equal numbers need not mean equal states. Pass a cost between "
         "cluster centres. States that were named with states= are compared without this note."),
     "numbered-nodes": Kind(DOUBT, "both sides are graphs with numbered nodes, and 'labels' compares the numbers; "
@@ -137,8 +141,7 @@ CATALOGUE: dict[str, Kind] = {
         "Real vectors are put into cells, and each cell gets the mean reward on leaving it. Rewards that vary within a "
         "cell are smoothed, so the distance depends on the number of cells. Compare the result for other numbers."),
     # The estimate
-    "too-alike": Kind(DOUBT, "the recordings are more alike than independent recordings of one process can be; are "
-        "these the same sessions?",
+    "too-alike": Kind(DOUBT, "the recordings are more alike than independent ones can be; are these the same sessions?",
         "Two independent recordings of the same process differ by chance. These differ by less, as copies or "
         "overlapping exports do. Check that the two files hold different sessions; interval and test assume it."),
     "no-shared-states": Kind(DOUBT, "these recordings have no state name in common, so they differ whatever the states "
@@ -148,12 +151,10 @@ CATALOGUE: dict[str, Kind] = {
     "overlapping-steps": Kind(CAUTION, "steps overlap ([[sliding=True]]), so they are not independent and the "
         "{effect}; read the trajectories without [[sliding]]",
         "A sliding window counts every frame several times. The formulas for errors assume independent steps, so they "
-        "promise more than the data hold. Use overlapping steps for estimates, and steps that do not overlap for "
-        "intervals and tests."),
+        "promise more than the data hold. Use overlapping steps for estimates only, not for intervals and tests."),
     "memory": Kind(CAUTION, "the next state clearly depends on more than the last one (somcot.markov_order), so the "
-        "{effect} and the distance is that of first-order Markov approximations; use "
-        "[[units='sequences']], or make words the "
-        "states: [[samples.with_order(2)]]",
+        "{effect} and the distance is that of first-order Markov approximations; use [[units='sequences']], or make "
+        "words the states: [[samples.with_order(2)]]",
         "A permutation test rejects that the last state alone determines the next. The distance compares the fitted "
         "first-order chains, and exchanging single transitions makes errors too small. Whole sequences correct the "
         "errors; pairs of states as states correct the model."),
@@ -208,6 +209,12 @@ CATALOGUE: dict[str, Kind] = {
         "The option still works and will be removed in version 0.4, the release after next."),
     "deprecated-function": Kind(INFO, "deprecated since version 0.3; use {instead}",
         "The function still works and will be removed in version 0.4, the release after next."),
+    "fitted-model": Kind(DOUBT, "fitted to data but taken as known, so the distance is biased upwards and lacks this "
+        "sampling error; compare trajectories ([[readers.from_dtrajs]]) or posteriors ([[msm.posterior_distances]])",
+        "Two models of one process differ by the errors of both. Only the trajectories, or draws from the posterior, "
+        "tell how large these are. An interval, if there is one, contains the error of the other side alone."),
+    "nothing-sampled": Kind(INFO, "both processes are taken as known, so there is no interval",
+        "An interval is for the sampling error of recordings, and chains have none. Pass recordings for one."),
     "no-interval": Kind(INFO, "method {method} gives no interval; [[method='auto']] does",
         "Only the default estimate has a standard error. The other methods return the number alone. Drop the method to "
         "get an interval, or drop confidence."),
@@ -251,8 +258,7 @@ CATALOGUE: dict[str, Kind] = {
     "not-solved": Kind(DOUBT, "not solved after {sweeps} sweeps; the bracket shows how close it is",
         "The iteration stopped at its limit. The bounds that are returned are valid, but the number inside may be far "
         "from the solution. Raise max_sweeps."),
-    "gradient-not-converged": Kind(DOUBT, "stopped after {sweeps} sweeps with a residual of {residual:.1g}; a smaller "
-        "discount helps",
+    "gradient-not-converged": Kind(DOUBT, "stopped after {sweeps} sweeps, residual {residual:.1g}; lower the discount",
         "Values and gradients are those of an iteration that has not converged. In training this happens for discounts "
         "very close to 1. Use a smaller discount, or the exact solver for a single problem."),
     "checkpoint-not-written": Kind(INFO, "{path}: {reason}; the run continues without this file",
@@ -264,21 +270,18 @@ CATALOGUE: dict[str, Kind] = {
         "further from it than sampling noise explains. Take more steps, or use the counted distance."),
     "wide-metric": Kind(DOUBT, "entries of the metric may be off by up to {width:.1g} of the {unit}, the width of the "
         "widest bracket; floating point has no more digits for processes that settle so slowly",
-        "Rounding errors grow with the time that a process takes to settle. For processes that hardly ever leave a "
-        "part of their states, at discounts close to 1, floating point leaves few digits. The table is right up to the "
-        "width in the message."),
-    "counted-not-solved": Kind(INFO, "the chains counted from the transitions were not solved, which would take about "
-        "{seconds:.0f} s; the bounds are the range of the cost",
+        "Rounding errors grow with the time that a process takes to settle. If it hardly ever leaves a part of its "
+        "states, at discounts close to 1, few digits are left. The table is right up to the width in the message."),
+    "counted-not-solved": Kind(INFO, "the counted chains were not solved (about {seconds:.0f} s); the bounds are the "
+        "range of the cost",
         "Normally a run is checked against the exact distance of the chains it has seen. These are too large for that "
         "check. Nothing is known about how close the run is."),
-    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run, since all of them would take "
-        "about {seconds:.0f} s",
+    "iterations-cut": Kind(CAUTION, "{done:,} of {planned:,} saddle iterations were run; all take {seconds:.0f} s",
         "The problem is so large that the iterations SOMCOT wants would take minutes, and so would the exact distance "
         "that would show whether fewer are enough. Merge states, or use the corrected estimate (method='auto')."),
     "dual-step-small": Kind(DOUBT, "dual step too small: the estimate is {where} while the constraints are violated by "
         "{violation:.2g} in total; raise dual_step ({relative}), lower primal_step or take more steps",
-        "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling. The "
-        "estimate is then below the "
+        "The multipliers of the constraints grow too slowly, so the result is not yet a valid coupling, and below the "
         "distance. Follow the advice, or leave the step sizes to the automatic rule."),
     "dual-step-large": Kind(DOUBT, "dual step too large: at such rates the estimate tends to end above the distance; "
         "lower dual_step ({relative}) or let primal_step decay",
@@ -286,14 +289,11 @@ CATALOGUE: dict[str, Kind] = {
         "steady rise. Follow the advice, or leave the step sizes to the automatic rule."),
     "too-few-steps": Kind(DOUBT, "too few steps for the size: {steps:,} steps for {n_x} x {n_y} states, at least "
         "{advised:,} are advisable",
-        "Every pair of states needs to be visited many times before its part of the coupling is learned. The run "
-        "stopped before that. Resume it, or start a longer one."),
-    "constraints-violated": Kind(CAUTION, "the constraints are violated by {violation:.2g} in total; more steps reduce "
-        "this",
+        "A pair of states must be visited many times to learn its part of the coupling. Run longer, or resume it."),
+    "constraints-violated": Kind(CAUTION, "the constraints are violated by {violation:.2g} in total; take more steps",
         "The averaged coupling does not have the right marginals yet. Its cost is therefore not the cost of a "
         "coupling. Take more steps."),
-    "unseen-in-stream": Kind(INFO, "{n} state(s) (was|were) never seen: {states}; their part of the coupling is a "
-        "guess",
+    "unseen-in-stream": Kind(INFO, "{n} state(s) (was|were) never seen: {states}; their coupling is a guess",
         "The streams never visited these states, so nothing was learned about them. The distance is not affected if "
         "they are never visited at all. Rows of encoder and decoder for them mean nothing."),
     # Many processes, periods, streams
@@ -312,12 +312,10 @@ CATALOGUE: dict[str, Kind] = {
         "Sequences of the reference end in a state that the stream never reports. The monitor waits for their ends, or "
         "takes their absence as a change. Tell it how sequences end in the stream: end= names the state, timeout= how "
         "long silence lasts."),
-    "small-reference": Kind(CAUTION, "the new reference has {n} transitions; small changes from it will hardly be "
-        "detected",
+    "small-reference": Kind(CAUTION, "the new reference has {n} transitions; it will hardly show small changes",
         "A monitor compares the stream with its reference, and few transitions leave the reference uncertain. Large "
         "changes are still detected. Accept later, when more transitions have arrived."),
-    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes from it will be "
-        "detected",
+    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; it will only show large changes",
         "Whole sequences are ranked among those of the reference. The guarantee on false alarms holds for any number "
         "of them, but few show little: record more sequences, at least 50 and better some hundreds."),
     "reference-changes": Kind(DOUBT, "its later part is not like its earlier one (from about event {since:,} on: "
@@ -335,8 +333,7 @@ CATALOGUE: dict[str, Kind] = {
     "rows-sorted": Kind(INFO, "{n:,} row(s) (was|were) out of time order within their sequence; sorted by time",
         "The rows of some sequences were not in order of time. They were sorted, which is right for event logs. Check "
         "the time column if the file should have been in order."),
-    "equal-times": Kind(INFO, "{n:,} row(s) (has|have) the same time as the one before in the sequence; the order in "
-        "the file is kept",
+    "equal-times": Kind(INFO, "{n:,} row(s) (has|have) the same time as the one before; the file's order is kept",
         "Rows at the same moment have no order of their own. The order of the file was used. If the clock is coarse, "
         "some transitions may be reversed."),
     "equal-times-copies": Kind(CAUTION, "{n:,} row(s) (has|have) the same time as the one before in the sequence; the "
@@ -369,8 +366,7 @@ CATALOGUE: dict[str, Kind] = {
         "they are assumed to stay there and earn nothing",
         "A decision process needs every action in every state. Actions without data are taken as useless, which makes "
         "policies that use them look bad. Record episodes that try them."),
-    "last-step-unknown": Kind(INFO, "the last step of {share} episodes is left out, because what followed is not "
-        "stored",
+    "last-step-unknown": Kind(INFO, "the last step of {share} episodes is left out: what followed is not stored",
         "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
         "after the last action. One step of each such episode is lost. Nothing needs to be done."),
     "states-not-in-model": Kind(CAUTION, "it lacks {share} recorded states, the first {state}; its policy has no "

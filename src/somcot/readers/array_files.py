@@ -7,14 +7,14 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.chains import MarkovChain
+from somcot.chains import FITTED, MarkovChain
 from somcot.plumbing.arrays import Ints
 from somcot.plumbing.checks import check_count, check_flag, not_sparse, real_array, refuse_masks
 from somcot.plumbing.errors import DataWarning, warn
@@ -196,10 +196,17 @@ def from_dtrajs(
         raise ValueError(
             f"states: found {len(labels)} labels, the largest state number is {numbers[-1]}; name them all"
         )
-    steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap)
+    steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap, lag=lag)
     if check_flag("connected", connected):
         steps = changes.connected(steps, source)
     return steps.with_start(initial)
+
+
+_INSTEAD = {  # what other objects of deeptime have, and what to do with them
+    "coarse_grained_transition_matrix": "; pass MarkovChain(model.coarse_grained_transition_matrix, "
+    "model.coarse_grained_stationary_probability)",
+    "prior": "; pass model.prior, or both posteriors to msm.posterior_distances",
+}
 
 
 def from_model(
@@ -217,6 +224,12 @@ def from_model(
         Labels; by default the state numbers of the model's ``count_model``, otherwise 0, 1, ... Such numbers are
         kept as the attribute ``"cluster"``, and comparing them by the cost "labels" gives a warning.
 
+    Returns
+    -------
+    MarkovChain
+        Taken as known. If the model has a ``count_model``, it was estimated, and distances of the chain say that they
+        have no sampling error; `from_dtrajs` of the trajectories has one.
+
     Examples
     --------
     >>> from types import SimpleNamespace
@@ -226,21 +239,33 @@ def from_model(
     """
     matrix = getattr(model, "transition_matrix", None)
     if matrix is None:
-        raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix")
+        instead = next((text for name, text in _INSTEAD.items() if hasattr(model, name)), "")
+        raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix{instead}")
     n = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
-    attributes = None
+    attributes: dict[str, Sequence[object]] = {}
+    counted = getattr(model, "count_model", None)
+    if counted is not None or getattr(model, "lagtime", 1) not in (None, 1):  # 1 is the default of models made by hand
+        attributes[FITTED] = _recorded_transitions(counted, n)
     if states is None:
-        symbols = getattr(getattr(model, "count_model", None), "state_symbols", None)
+        symbols = getattr(counted, "state_symbols", None)
         # A submodel keeps the numbers of its states; if they do not fit, plain numbers are better than wrong ones.
         states = None if symbols is None or len(symbols) != n else np.asarray(symbols).tolist()
         # Marks numbers that a clustering chose: `costs.between` warns before it compares them as names.
-        attributes = {"cluster": list(range(n)) if states is None else list(states)}
+        attributes["cluster"] = list(range(n)) if states is None else list(states)
     if initial is None:
         initial = getattr(model, "stationary_distribution", None)
     even = np.full(n, 1.0 / max(n, 1))
     if is_stationary_start(initial, states or ()):
         initial = stationary_distribution(MarkovChain(matrix, even, states=states))
-    return MarkovChain(matrix, even if initial is None else initial, states=states, attributes=attributes)
+    return MarkovChain(matrix, even if initial is None else initial, states=states, attributes=attributes or None)
+
+
+def _recorded_transitions(counted: object, n: int) -> list[float | None]:
+    """The number of transitions out of each of `n` states; None where a count model does not tell."""
+    counts: Any = getattr(counted, "count_matrix", None)
+    if getattr(counts, "shape", None) != (n, n):
+        return [None] * n
+    return [float(number) for number in np.asarray(counts.sum(axis=1)).ravel()]
 
 
 def read_arrays(
@@ -347,6 +372,10 @@ def _as_list(source: Input, name: str, array: Array) -> Array:
 def _trajectories(source: str, dtrajs: Arrays) -> list[Ints]:
     if isinstance(dtrajs, (str, bytes)):
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
+    if not hasattr(dtrajs, "__iter__"):
+        raise TypeError(
+            f"{source}: found {type(dtrajs).__name__}, expected arrays of whole numbers, one per trajectory"
+        )
     refuse_masks(source, dtrajs)
     items = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(not_sparse("dtrajs", dtrajs))
     # A plain list of numbers is one trajectory, a list of lists several.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
-from somcot.plumbing.checks import check_flag, check_labels, check_rng, not_sparse
+from somcot.plumbing.checks import check_flag, check_labels, check_rng, check_sequence
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.notes import Note, Share
@@ -163,7 +163,7 @@ class Counts:
         labels = tuple(range(pairs.n)) if states is None else check_labels("states", states, pairs.n)
         if initial is None:
             raise TypeError("initial: missing; counts do not contain it: pass a distribution, or 'stationary'")
-        ends = set(not_sparse("terminated", terminated))
+        ends = set(check_sequence("terminated", terminated))
         # A misspelt state would silently not be terminal.
         unknown = [label for label in ends if label not in labels]
         if unknown:

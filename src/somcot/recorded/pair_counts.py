@@ -139,7 +139,7 @@ def locate_steps(indptr: Ints, indices: Codes, places: Ints, now: Codes, followi
 
 @kernel
 def add_entries(entries: Codes, bounds: Ints, units: Ints, table: Floats) -> None:
-    """Add 1 to ``table[unit, entry]`` for each entry of each piece; piece k has ``entries[bounds[k]:bounds[k + 1]]``."""
+    """Add 1 to ``table[unit, entry]`` for each entry of each piece: piece k has those from ``bounds[k]`` on."""
     cells, width = table.ravel(), np.uint64(table.shape[1])  # a view; without signs, no index is checked for its own
     for k in range(units.size):
         begin = np.uint64(units[k]) * width

@@ -59,7 +59,7 @@ class _LpSide(NamedTuple):
     n_rows: int
 
 
-class _Cells(NamedTuple):
+class _Variables(NamedTuple):
     """One entry per variable mu: its pair, its next pair, and the positions of the two successors in the supports."""
 
     pair: Integers
@@ -135,7 +135,7 @@ def _highs(objective: Floats, matrix: csr_array, right: Floats, time_limit: floa
     raise NotSolvedError(f"lp: HiGHS found no optimum of {len(objective):,} variables ({why}); {remedy}")
 
 
-def _cells(problem: Problem, pairs: Pairs) -> _Cells:
+def _cells(problem: Problem, pairs: Pairs) -> _Variables:
     """Number the variables mu, without negligible transitions; refuse programs that are too large."""
     support_x, support_y = problem.x.support, problem.y.support
     rows, columns = np.diff(support_x.indptr)[pairs.x], np.diff(support_y.indptr)[pairs.y]
@@ -160,11 +160,11 @@ def _cells(problem: Problem, pairs: Pairs) -> _Cells:
     following = pairs.index[support_x.indices[slot_x], support_y.indices[slot_y]].astype(np.int64)
     least = np.minimum(support_x.probabilities[slot_x], support_y.probabilities[slot_y])
     kept = least >= _NEGLIGIBLE
-    return _Cells(pair[kept], following[kept], slot_x[kept], slot_y[kept])
+    return _Variables(pair[kept], following[kept], slot_x[kept], slot_y[kept])
 
 
 def _program(
-    problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any], formulation: Formulation
+    problem: Problem, pairs: Pairs, cells: _Variables, starts: NDArray[Any], formulation: Formulation
 ) -> tuple[Floats, csr_array, Floats]:
     """Objective, equality matrix and right-hand side; the flow rows come first, so their duals are V.
 
@@ -246,7 +246,7 @@ def _side(
     return _LpSide(row, row_pair, weight, len(kept))
 
 
-def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any], x: Floats) -> Coupling:
+def _coupling(problem: Problem, pairs: Pairs, cells: _Variables, starts: NDArray[Any], x: Floats) -> Coupling:
     n_cells = len(cells.pair)
     start = np.zeros(problem.shape)
     start[starts[:, 0], starts[:, 1]] = x[n_cells : n_cells + len(starts)]
@@ -258,7 +258,7 @@ def _coupling(problem: Problem, pairs: Pairs, cells: _Cells, starts: NDArray[Any
     )
 
 
-def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Cells, x: Floats) -> Bounds:
+def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Variables, x: Floats) -> Bounds:
     """A lower bound from the dual prices; an upper bound from the coupling rounded to the exact marginals.
 
     (Dual prices of pairs that the optimum does not visit may lie below the potential, so they give no upper bound.)
@@ -272,7 +272,7 @@ def _bounds(problem: Problem, pairs: Pairs, V: Floats, cells: _Cells, x: Floats)
     return Bounds(low, max(low, value_bound(problem, pairs, value)))
 
 
-def _rounded_kernel(problem: Problem, pairs: Pairs, cells: _Cells, mu: Floats) -> Kernel:
+def _rounded_kernel(problem: Problem, pairs: Pairs, cells: _Variables, mu: Floats) -> Kernel:
     """The transition coupling of mu, rounded pair by pair; the product of the rows if mu has no mass."""
     x, y = problem.x.support, problem.y.support
     ends = np.searchsorted(cells.pair, np.arange(len(pairs) + 1))

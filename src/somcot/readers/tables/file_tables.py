@@ -447,8 +447,10 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
                 sqlite3.SQLITE_OK if action in _HARMLESS and name not in _UNSAFE else sqlite3.SQLITE_DENY
             )
         )
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        inner = _selection(source, options, [name for name in names if not name.startswith("sqlite_")])
+        # In a damaged schema names may be of any type.
+        listed = "SELECT name FROM sqlite_schema WHERE type = 'table' AND typeof(name) = 'text'"
+        names = [name for (name,) in connection.execute(listed) if not name.startswith("sqlite_")]
+        inner = _selection(source, options, names)
         # No rows: only the names of the columns are needed.
         found = connection.execute(f"SELECT * FROM {inner} LIMIT 0")
         columns = [row[0] for row in found.description]

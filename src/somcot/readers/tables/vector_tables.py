@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.checks import not_sparse
+from somcot.plumbing.checks import check_sequence
 from somcot.plumbing.notes import Note
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
@@ -185,15 +186,15 @@ def _named(table: Table, state: str | Sequence[str] | None, *others: str | None)
             known = ", ".join(free[:12])
             raise ValueError(Note("which-coordinates", table.name, columns=known))
         return free if len(free) == 1 else None
-    columns: list[object] = [state] if isinstance(state, str) else list(not_sparse("state", state))
+    columns: list[object] = [state] if isinstance(state, str) else list(check_sequence("state", state))
     names: list[Any] = [
         part
         for name in columns
         for part in ([name] if not isinstance(name, str) or name in table.columns else name.split(","))
     ]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"state: the column {name!r} is named twice; name it once")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"state: the column {twice!r} is named twice; name it once")
     return names
 
 

@@ -226,6 +226,9 @@ class _Opened(NamedTuple):
         return Run(state, self.x, self.y, phases=phases, began=time.monotonic(), max_seconds=seconds)
 
 
+MOST_SECONDS = 1e9
+
+
 def _opened(
     x: Process, y: Process, cost: ArrayLike, discount: float, order: str, rng: Any, max_seconds: float | None,
     wanted: SomcotOptions,
@@ -240,6 +243,8 @@ def _opened(
     seconds = None
     if _unplanned(wanted, max_seconds, (x, y), (source_x, source_y)):
         seconds = math.inf if max_seconds is None else check_positive("max_seconds", max_seconds)
+        if MOST_SECONDS < seconds < math.inf:
+            raise ValueError(f"max_seconds: found {seconds:g}, expected at most {MOST_SECONDS:g}, 30 years")
     elif wanted.n_steps is None:
         wanted = replace(wanted, n_steps=_default_steps(costs, source_x, source_y, wanted.batch_size))
     return _Opened(source_x, source_y, costs, discount, start_x, start_y, wanted, seconds)
@@ -404,7 +409,7 @@ def _too_short() -> StreamError:
 
 def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> None:
     """Check that checkpoints can be written, before the computation begins."""
-    if resume == "" or not isinstance(resume, (bool, str, os.PathLike, type(None))):
+    if not isinstance(resume, (bool, str, os.PathLike, type(None))) or resume == "":
         raise TypeError(f"resume: found {resume!r}, expected the name of a file")
     if checkpoint is None and resume is True:
         raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")

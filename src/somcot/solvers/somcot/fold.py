@@ -23,6 +23,7 @@ from somcot.plumbing.checks import (
     check_number,
     check_positive,
     check_text,
+    is_real,
 )
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.memory import require
@@ -50,7 +51,7 @@ __all__ = ["FORMER", "Batch", "Earlier", "Origin", "SomcotOptions", "advance", "
 
 SLICE_SECONDS = 0.025
 COUNTED_SLICE = 1024  # steps of a run that counts
-MOST_STEPS = 10**12  # months of computing
+MOST_STEPS, MOST_BATCH = 10**12, 10**9  # months of computing, and gigabytes
 MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read yet
 
 
@@ -119,7 +120,7 @@ class SomcotOptions:
             "primal_step": None if self.primal_step is None else given[:3],
             "dual_step": None if self.dual_step is None else given[3:6],
             "decay": given.decay,
-            "batch_size": check_count("batch_size", self.batch_size),
+            "batch_size": check_count("batch_size", self.batch_size, at_most=MOST_BATCH),
             "steps": _checked_rule(self.steps),
             "average": _checked_share(self.average),
             "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
@@ -246,10 +247,9 @@ def _checked_rule(steps: object) -> str | Steps:
 
 
 def _checked_share(average: object) -> float:
-    share = float(average) if isinstance(average, (int, float, np.number)) else -1.0
-    if not 0.0 < share <= 1.0:
+    if not is_real(average) or not 0.0 < average <= 1.0:  # type: ignore[operator]
         raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
-    return share
+    return float(average)  # type: ignore[arg-type]
 
 
 # --- Steps.

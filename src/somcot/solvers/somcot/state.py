@@ -442,7 +442,7 @@ class CountState:
     def n_eff(self) -> float:
         """(sum of weights)^2 / sum of squared weights: how many equal ones would be worth as much."""
         n, h = self.n_transitions, self.settings.half_life
-        if h is None or n == 0:
+        if h is None or n == 0 or h > 1e100:  # nothing is forgotten
             return float(n)
         d = math.log(2.0) / h
         return math.expm1(-n * d) ** 2 * math.expm1(-2 * d) / (math.expm1(-d) ** 2 * math.expm1(-2 * n * d))
