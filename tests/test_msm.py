@@ -194,10 +194,10 @@ def test_a_sweep_finds_the_lag_from_which_on_models_hold() -> None:
     runs = [np.asarray(fine.sample(1, 6000, rng=10 + k).now) for k in range(2)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        exact = msm.lag_sweep(*runs, [4, 1], discount=0.99)
+        exact = msm.lag_sweep(runs[0], runs[1], [4, 1], discount=0.99)
         # Lumped states of a walk remember from which side they were entered; after 60 frames this is forgotten.
-        lumped = msm.lag_sweep(*(run // 3 for run in runs), [1, 2, 60], discount=1, confidence=None)
-        single = msm.lag_sweep(*runs, 7, discount=0.99)
+        lumped = msm.lag_sweep(runs[0] // 3, runs[1] // 3, [1, 2, 60], discount=1, confidence=None)
+        single = msm.lag_sweep(runs[0], runs[1], 7, discount=0.99)
     assert (exact.stable_from, lumped.stable_from, single.lags) == (1, 60, (7,))
     assert lumped.pvalues[0] == 2 / 400
     assert "memory (p = 0.005)" in repr(lumped)
