@@ -30,8 +30,8 @@ addEventListener('load', () => {
     && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
   const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5
     && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
-  const cut = [], over = [], hidden = [];
-  let least = 99;
+  const cut = [], over = [], hidden = [], twice = [];
+  let least = 99, filled = 1;
   for (const picture of document.querySelectorAll('svg')) {
     const frame = picture.getBoundingClientRect();
     const texts = [...picture.querySelectorAll('text')];
@@ -40,6 +40,12 @@ addEventListener('load', () => {
       if (!inside(text.getBoundingClientRect(), frame)) cut.push(text.textContent);
       least = Math.min(least, scale * parseFloat(getComputedStyle(text).fontSize));
     }
+    const names = texts.filter(text => !text.hasAttribute('transform')).map(text => text.textContent)
+      .filter(text => text.includes('…'));
+    twice.push(...names.filter((text, i) => names.indexOf(text) < i));
+    const shapes = [...picture.querySelectorAll('text, circle, rect, path')].map(part => part.getBoundingClientRect());
+    const drawn = Math.max(...shapes.map(box => box.bottom)) - Math.min(...shapes.map(box => box.top));
+    if (frame.height > 60) filled = Math.min(filled, drawn / frame.height);
     const dots = [...picture.querySelectorAll('circle')];
     if (dots.length == texts.length) for (const text of texts) for (const dot of dots)
       if (meet(text.getBoundingClientRect(), dot.getBoundingClientRect())) hidden.push(text.textContent);
@@ -53,8 +59,8 @@ addEventListener('load', () => {
   const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
   const ink = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
   const width = document.documentElement.scrollWidth;
-  parent.document.title += JSON.stringify({key: KEY, width, inner: innerWidth, cut, over, hidden, least, marks,
-    ground, ink}) + '|||';
+  parent.document.title += JSON.stringify({key: KEY, width, inner: innerWidth, cut, over, hidden, twice, filled,
+    least, marks, ground, ink}) + '|||';
 });
 </script>"""
 
@@ -64,7 +70,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The report of the demo, one with long names, a matrix and drift with and without a change."""
     shop = {m: from_table(clickstream.path(m), sequence="session", time="time", state="page", end="closed") for m in
             ("may", "june")}  # fmt: skip
-    names = [f"a state with a long name {k}" for k in range(9)]
+    parts = "request received", "checked by the office", "approved by a supervisor"
+    names = [f"{area} / {part} (manual)" for area in ("credit assessment", "payment", "closing") for part in parts]
+    coin = [
+        somcot.MarkovChain([[1 - p, p], [0.5, 0.5]], states=["ok", "fail"]).sample(80, 20, rng=7) for p in (0.1, 0.3)
+    ]
     rng = np.random.default_rng(0)
     long = [somcot.MarkovChain(rng.dirichlet(np.ones(9), 9), states=names).sample(60, 20, rng=k) for k in range(2)]
     walk = somcot.random_walk(4)
@@ -74,12 +84,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         warnings.simplefilter("ignore")
         demo = somcot.distance(shop["may"], shop["june"], "labels", discount=0.9, confidence=0.9)
         other = somcot.distance(long[0], long[1], "labels", discount=0.9, confidence=0.9)
+        two = somcot.distance(coin[0], coin[1], "labels", discount=0.9, confidence=0.9)
         matrix = somcot.distance_matrix(groups, discount=0.9, confidence=0.9, rng=0)
         changed = somcot.drift(groups, discount=0.9, rng=0)
         same = somcot.drift({k: groups[k] for k in list(groups)[:3]}, discount=0.9, rng=0)
     return {
         "demo": report.html(demo, names=("May", "June"), x=shop["may"], y=shop["june"], state_name="page"),
         "long": report.html(other, x=long[0], y=long[1], names=("a rather long name of a file.csv", "another one.csv")),
+        "two": report.html(two, x=coin[0], y=coin[1]),
         "matrix": pages.page(many_facts.matrix_sections(matrix)),
         "drift": pages.page(many_facts.drift_sections(changed)),
         "same": pages.page(many_facts.drift_sections(same)),
@@ -114,7 +126,9 @@ def measured(frames: dict[tuple[str, int], str], folder: Path, *, dark: bool = F
 
 @pytest.fixture(scope="module")
 def light(written: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Seen]:
-    frames = {(name, width): written[name] for name in ("demo", "long", "matrix", "drift") for width in (1280, 390)}
+    frames = {
+        (name, width): written[name] for name in ("demo", "long", "two", "matrix", "drift") for width in (1280, 390)
+    }
     return measured(frames, tmp_path_factory.mktemp("light"))
 
 
@@ -127,13 +141,15 @@ def dark(written: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["demo", "long", "matrix", "drift"])
+@pytest.mark.parametrize("name", ["demo", "long", "two", "matrix", "drift"])
 def test_pages_fit_and_nothing_overlaps(name: str, width: int, light: dict[tuple[str, int], Seen]) -> None:
     page = light[name, width]
     assert page["inner"] == width
     assert page["width"] <= width
     assert page["cut"] == []
     assert page["over"] == []
+    assert page["twice"] == []  # no two labels of a picture are shortened to the same text
+    assert page["filled"] > 0.6  # no picture is mostly empty above and below
     assert page["hidden"] == []  # no dot of a graph covers a letter
     assert max(page["marks"], default=0) <= width  # those of tables that are open at first, without scrolling
     assert page["least"] >= (9.0 if width > 500 else 7.0)
@@ -175,6 +191,7 @@ def test_the_matrix_names_its_groups_and_breaks_its_scale(written: dict[str, str
     assert "Distances between organic search, email, social and paid advertisement" in page
     assert "as expected by chance: 0.0000" in page
     assert re.search(r"larger than expected by chance: 0\.[1-9]\d+ to 0\.\d+", page)
+    assert "Between equal processes, up to about 1 of 6 would do so by chance." in page
     assert 'class="chance"' in page
     assert 'class="cell"' in page
 
@@ -183,6 +200,7 @@ def test_printed_tables_keep_their_heads_with_rows(written: dict[str, str]) -> N
     paper = written["demo"].partition("@media print{")[2].partition("</style>")[0]
     assert "tr:first-child" in paper
     assert "h2,h3{break-after:avoid}" in paper
+    assert "<thead>" in written["demo"]  # repeated on each sheet
 
 
 def test_matches_have_intervals_and_changes_a_direction(written: dict[str, str]) -> None:

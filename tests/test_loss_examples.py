@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "loss"
 
@@ -48,6 +48,28 @@ def test_models_of_few_states_are_made_in_four_ways(tmp_path: Path) -> None:
     for pairs in found[3].values():
         assert np.isfinite(pairs).all()
     script["draw"](found, str(tmp_path / "few.png"))
+
+
+def test_losses_of_world_models_are_least_where_they_should_be() -> None:
+    script = example("world_models.py")
+    one = script["world"](0)
+    P, reward, chosen = torch.tensor(one.counted), torch.tensor(one.reward), torch.tensor(one.learn)
+    V = torch.tensor(script["values"](one.counted, one.reward, one.learn))
+    assert script["by_values"](P, V, 0.0)(P, 3).item() == pytest.approx(0, abs=1e-12)
+    assert script["by_distance"](P, reward, chosen)(P, 3).item() == pytest.approx(0, abs=1e-9)
+    # One draw from the model adds its variance; MuZero's also has that of the recorded step.
+    drawn = script["by_values"](P, V, 1.0)(P, 3).item()
+    assert drawn > 0.01
+    assert script["muzero"](P, reward, chosen, V)(P, 3).item() == pytest.approx(2 * drawn)
+
+
+@pytest.mark.slow
+def test_world_models_are_fitted_with_five_losses(tmp_path: Path) -> None:
+    script = example("world_models.py")
+    best, errors, counted = script["run"](n_worlds=2, n_tuning=1, steps=2)
+    assert set(best) == set(errors) == set(script["LOSSES"])
+    assert all((found > counted).all() for found in errors.values())
+    script["draw"](errors, str(tmp_path / "models.png"))
 
 
 def test_labels_of_the_metric_are_the_states() -> None:

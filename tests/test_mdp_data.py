@@ -13,6 +13,7 @@ import somcot
 from somcot import mdp
 from somcot.mdp import MDP, RecordedMDP, distance, transfer_bound
 from somcot.mdp.estimates import _Pair
+from somcot.plumbing.arrays import Floats
 from tests.mdp_instances import random_mdp
 from tests.notes import noted
 from tests.test_recorded_mdp import recorded
@@ -421,3 +422,47 @@ def test_rows_seen_on_one_side_are_not_pooled() -> None:
     shares = _Pair.of(x, alone, None, 0.9, 1).kept[0]
     assert (shares[:4] == 1.0).all()
     assert (shares[4:10] < 1.0).any()
+
+
+def moody(rng: np.random.Generator, n: int, share: float = 0.5) -> RecordedMDP:
+    """n episodes of 10 steps: a hidden coin makes the second state likely in all steps of an episode, and rewards."""
+    coin = rng.random((n, 1)) < share
+    path = (rng.random((n, 11)) < np.where(coin, 0.8, 0.2)).astype(int)
+    reward = coin + 0.1 * rng.normal(size=(n, 10))
+    return RecordedMDP.from_transitions(
+        path[:, :-1].ravel(), np.zeros(10 * n, int), reward.ravel(), path[:, 1:].ravel(),
+        truncated=np.tile(np.arange(10) == 9, n), n_states=2, n_actions=1,
+    )  # fmt: skip
+
+
+def test_what_steps_of_an_episode_share_is_drawn_with_it() -> None:
+    """Rows, mean rewards and first states vary between draws as between recordings, not as with independent steps."""
+    rng = np.random.default_rng(18)
+
+    def parts(side: Any) -> Floats:
+        return np.array([side.tables.law[0, 1], side.tables.law[2, 1], side.tables.reward[1]])
+
+    wanted = [parts(_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1).x) for _ in range(300)]
+    pairs = [_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1) for _ in range(10)]
+    for t in (0.0, 2.0):
+        drawn = [[parts(pair.drawn(t, rng).x) for _ in range(40)] for pair in pairs]
+        np.testing.assert_allclose(np.mean(np.std(drawn, axis=1), axis=0), np.std(wanted, axis=0), rtol=0.2)
+
+
+def test_drawn_recordings_are_those_of_the_path() -> None:
+    """On average: unequal numbers of visits, and one side known."""
+    rng = np.random.default_rng(19)
+    x, y = moody(rng, 40, 0.3), moody(rng, 120, 0.7)
+    known = MDP([[[0.5, 0.5]], [[0.4, 0.6]]], [[0.5], [0.2]], initial=[0.5, 0.5])
+    for other in (y, known):
+        pair = _Pair.of(x, other, None, 0.9, 1)
+        for t in (0.0, 1.5):
+            drawn = [pair.drawn(t, rng).x for _ in range(400)]
+            path = pair.between(t)[0]
+            for wanted, values in (
+                (path.law, [side.tables.law for side in drawn]),
+                (path.reward, [side.tables.reward for side in drawn]),
+                (pair.x.visits, [side.visits for side in drawn]),
+            ):
+                error = np.std(values, axis=0) / 20
+                assert (np.abs(np.mean(values, axis=0) - wanted) <= 5 * error + 0.005).all()

@@ -67,6 +67,31 @@ def test_numbers_of_two_clusterings_are_asked_about() -> None:
         msm.lag_sweep(sides[0], sides[1], [1], somcot.costs.absolute(range(3), range(5)), discount=0.9)
 
 
+@pytest.mark.filterwarnings("ignore:the distance is not distinguishable")
+def test_what_cannot_be_compared_gives_a_note() -> None:
+    cost = somcot.costs.absolute(range(3), range(3))
+    walk = RNG.integers(0, 3, 4000)
+    fast, slow = (from_dtrajs(walk, lag=lag, initial="stationary") for lag in (1, 2))
+    with noted("different-lags", x=1, y=2):
+        somcot.distance(fast, slow, cost, discount=0.9)
+    with noted("different-lags", x=1, y=2):
+        somcot.same_process([fast, fast, slow], cost=cost, discount=0.9)
+    other = from_dtrajs(walk % 2, lag=1, initial="stationary")
+    with noted("numbers-as-states", n_x=3, n_y=2):
+        somcot.distance(fast, other, discount=0.9)
+
+
+def test_objects_of_deeptime_get_a_hint() -> None:
+    with pytest.raises(TypeError, match="coarse_grained_stationary_probability"):
+        from_model(SimpleNamespace(coarse_grained_transition_matrix=np.eye(2)))
+    with pytest.raises(TypeError, match="posterior_distances"):
+        from_model(SimpleNamespace(prior=0, samples=[]))
+    with pytest.raises(TypeError, match="dtrajs: found SimpleNamespace"):
+        from_dtrajs(SimpleNamespace(count_matrix=np.eye(2)))
+    with pytest.raises(TypeError, match="from_dtrajs"):
+        somcot.distance([np.array([0, 1])], [np.array([0, 1])], discount=0.9)  # type: ignore[arg-type]
+
+
 def test_episodes_stay_in_one_piece() -> None:
     with noted("outside-connected", share="4 of 8 states and 9 of 1,207"):
         samples = from_dtrajs(TRAJECTORIES, connected=True)

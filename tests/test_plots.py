@@ -277,3 +277,14 @@ def test_the_difference_graph_has_its_steps_and_colours() -> None:
     assert texts == {"home", "cart"}
     same = somcot.plots.difference(somcot.distance(x, x, 1.0 - np.eye(2), discount=0.9))
     assert [text.get_text() for text in same.texts] == ["no step differs"]
+    apart = somcot.distance(x, x, [[1.0, 0.0], [0.0, 1.0]], discount=0.9)  # the names mean nothing
+    assert "no state has the same name" in somcot.plots.difference(apart).texts[0].get_text()
+
+
+def test_a_dendrogram_of_estimates_is_on_the_scale_of_the_distances() -> None:
+    walk = somcot.random_walk(4)
+    groups = {f"week {k}": walk.sample(60, 20, rng=k) for k in range(4)}
+    found = somcot.distance_matrix(groups, discount=0.9, rng=0)
+    assert found.shift > 0.0  # some uncut estimates of equal processes are negative
+    heights = max(max(line.get_xdata()) for line in somcot.plots.dendrogram(found).get_lines())
+    assert heights == pytest.approx(max(found.linkage()[-1, 2] - found.shift, 0.0))

@@ -46,7 +46,8 @@ result = somcot.distance(walk(club), complete, "neighbourhood", discount=0.9)
 print(result)
 
 # %%
-# Distance 0: the networks are isomorphic. The metric measures the difference of every pair of members, and
+# Distance 0, as for every renamed copy. The converse does not hold: like a Weisfeiler-Lehman test, the walk cannot tell
+# regular graphs of one degree apart. The metric measures the difference of every pair of members, and
 # `couplings.alignment` finds the assignment with the smallest total. Members with the same neighbours cannot be
 # distinguished.
 

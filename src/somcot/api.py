@@ -154,6 +154,7 @@ def _by_method(
     """`distance` of processes with labelled states."""
     confidence, rng = shared["confidence"], shared["rng"]
     data = any(isinstance(process, Data) for process in (x, y))
+    _note_frames(x, y)
     if clock.name != "discount" or isinstance(x, Timed) or isinstance(y, Timed):
         return _other_clock(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     if chosen.takes == "streams" and (method == "auto" or confidence is not None):
@@ -181,6 +182,13 @@ def _by_method(
     # Solvers of chains do not see the data, so the sample sizes are added here; 0 means a known chain.
     sizes = [process.n_transitions if isinstance(process, Data) else 0 for process in (x, y)]
     return replace(result, samples=(sizes[0], sizes[1]), plugin=result.distance) if data else result
+
+
+def _note_frames(*recordings: Any) -> None:
+    """Warn of recordings whose steps are different numbers of frames."""
+    lags = [lag for recording in recordings if (lag := getattr(recording, "lag", None)) is not None]
+    if len(set(lags)) > 1:
+        warn(Note("different-lags", x=min(lags), y=max(lags)), DataWarning)
 
 
 def _of_streams(
@@ -419,6 +427,7 @@ def same_process(
     from somcot.inference.permutation import same_process as test  # compiled code too
 
     _refuse_unknown(options, ())
+    _note_frames(*(x if isinstance(x, Sequence) else (x, y)))
     # Overlapping lagged steps share data, while permutations treat them as independent.
     if any(getattr(recording, "overlap", 1) > 1 for recording in ([*x] if isinstance(x, Sequence) else [x, y])):
         warn(Note("overlapping-steps", effect="p-value is too small"), DataWarning)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RECORDS", "BeforeEnd", "ContributionInputs", "Contributions", "Estimate", "Findings", "PairShare", "RowCounts",
-    "StateChange", "StepChange", "Tally", "TransitionShare", "Visits", "names_count",
+    "StateChange", "StepChange", "Tally", "TransitionShare", "Visits", "arrow", "names_count",
 ]  # fmt: skip
 
 
@@ -276,12 +276,13 @@ class Findings(NamedTuple):
         """The first `n` states as a table, X -> Y; times only where no visits are known."""
         rows = [
             # Fields 1 and 2 are the visits.
-            (shortened(row.state), _arrow(*(_count(v) for v in row[1:3])), _arrow(*self._shares(row)),
-             _arrow(*percents(row.time_x, row.time_y)), _change(row))
+            (shortened(row.state), _change(row), arrow(*(_count(v) for v in row[1:3])), arrow(*self._shares(row)),
+             arrow(*percents(row.time_x, row.time_y)))
             for row in self.states[:n]
         ]  # fmt: skip
-        head = ("state", "visits", self.units, "time", self._heading)
-        table = Table(head, rows, "lllll", f"States: {_arrow(*(shortened(name, 30) for name in names))}")
+        # The change stands beside the label, where narrow screens show it without scrolling.
+        head = ("state", self._heading, "visits", self.units, "time")
+        table = Table(head, rows, "lllll", f"States: {arrow(*(shortened(name, 30) for name in names))}")
         if self.sequences is not None:
             return table.without("time")
         # A known chain has no visits, so that column would be half empty.
@@ -300,11 +301,11 @@ class Findings(NamedTuple):
     def steps_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 5) -> Table:
         """The `n` steps whose share of all steps differs most, as a table, X -> Y."""
         rows = [
-            (shortened(s.state), shortened(s.next_state), _arrow(*percents(s.time_x, s.time_y)), _change(s))
+            (shortened(s.state), shortened(s.next_state), _change(s), arrow(*percents(s.time_x, s.time_y)))
             for s in self.largest(n)
         ]  # fmt: skip
-        title = f"Steps that differ most: {_arrow(*(shortened(name, 30) for name in names))}"
-        return Table(("from", "to", "of all steps", self._heading), rows, "llll", title)
+        title = f"Steps that differ most: {arrow(*(shortened(name, 30) for name in names))}"
+        return Table(("from", "to", self._heading, "of all steps"), rows, "llll", title)
 
     def _repr_html_(self) -> str:
         return card(
@@ -322,8 +323,8 @@ class Findings(NamedTuple):
     def __str__(self) -> str:
         head = f"{'state':<42}{'visits':>16}{self.units:>18}{'adjusted p':>12}"
         rows = [
-            f"{f'{row.state!s}'[:40]:<41}{'*' if row.marked else ' '}{_arrow(*map(_count, row[1:3])):>16}"
-            f"{_arrow(*map(_count, row[3:5])):>18}{row.adjusted:>12.3g}"
+            f"{f'{row.state!s}'[:40]:<41}{'*' if row.marked else ' '}{arrow(*map(_count, row[1:3])):>16}"
+            f"{arrow(*map(_count, row[3:5])):>18}{row.adjusted:>12.3g}"
             for row in self.states
         ]
         return "\n".join([head, *rows])
@@ -337,7 +338,8 @@ def _count(n: int | None) -> str:
     return "-" if n is None else f"{n:,}"
 
 
-def _arrow(before: str, after: str) -> str:
+def arrow(before: str, after: str) -> str:
+    """A change, in one text."""
     return f"{before} \u2192 {after}"
 
 

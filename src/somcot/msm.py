@@ -264,7 +264,6 @@ def lag_sweep(
     for (lag, note), *others in alike.values():
         also = f" (also at {', '.join(str(k) for k, _ in others)})" if others else ""
         warn(note.within(f"lag {lag}{also}"), DataWarning)
-    _warn_of_numbers(cost, a, b)
     return LagSweep(lag_times, tuple(results), tuple(pvalues))
 
 

@@ -152,15 +152,16 @@ _READ: Any = None  # for type checkers: optional arguments if `details` is passe
 class _Amended(Details):
     """The details of another result with some fields replaced; each field is computed once for both results."""
 
-    def __init__(self, base: Details, **known: object) -> None:
-        super().__init__(**known)
-        self.base = base  # fields are computed there, and shared
+    base: Details  # fields are computed there, and shared
 
     def __getattribute__(self, name: str) -> object:
         values = object.__getattribute__(self, "__dict__")
         if name in DETAILS and name not in values:  # computed in `base`, so that copies share the work
             return getattr(values["base"], name)
         return object.__getattribute__(self, name)  # everything else, including methods
+
+    def __getattr__(self, name: str) -> object:  # what only the details of one solver have, such as fitted models
+        return getattr(object.__getattribute__(self, "base"), name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -268,7 +269,7 @@ class Result:
                 values["details"] = Details(**known)
                 missing = [name for name in DETAILS if not hasattr(values["details"], name)]
             else:
-                values["details"] = _Amended(details, **known) if known else details
+                values["details"] = _Amended(base=details, **known) if known else details
                 missing = []
             names = [row.name for row in fields(self) if row.default is MISSING]
             missing += [name for name in names if name not in values]

@@ -63,6 +63,8 @@ class Samples:
         What is known of each episode besides its states, such as its task; see `readers.from_table`.
     times : EventTimes or None
         When the states were entered, for `Monitor`; kept by readers with `keep_times`.
+    lag : int or None
+        Frames per step, if states are clusters of frames (`readers.from_dtrajs`).
 
     Examples
     --------
@@ -91,6 +93,7 @@ class Samples:
     stationary: bool = False
     episode_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     times: EventTimes | None = None
+    lag: int | None = None
 
     def __post_init__(self) -> None:
         # Here rather than in the constructors: `replace` and files of `save` come this way too.

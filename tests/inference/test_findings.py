@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import pickle
 import warnings
 from pathlib import Path
 
@@ -297,6 +298,15 @@ def test_matches_have_intervals() -> None:
     assert wide.low < narrow.low < narrow.probability < narrow.high < wide.high
     assert str(narrow).startswith("A corresponds to C with 0.8")
     assert result.matches()[0] == narrow[:4]
+    copy = pickle.loads(pickle.dumps(dataclasses.replace(result, notes=())))  # as reports are made of
+    assert copy.matches(confidence=0.5)[0] == narrow
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+def test_equal_visits_are_called_equal() -> None:
+    x, y = (somcot.Samples.from_trajectories([["home", *["page"] * n]] * 50, end="end") for n in (2, 4))
+    kinds = {row.state: row.kind for row in somcot.distance(x, y, discount=0.9).findings().states}
+    assert kinds == {"page": "more", "home": "equal", "end": "equal"}  # though less of the time is spent at the end
 
 
 def test_ties_are_not_determined() -> None:

@@ -69,7 +69,7 @@ def test_a_walk_that_starts_in_the_long_run(tmp_path: Path) -> None:
     named = nx.path_graph(["stationary", "moving"])
     assert from_graph(named, initial="stationary").initial.tolist() == [1.0, 0.0]
     with noted("stationary-not-unique"):
-        from_graph(nx.Graph([(0, 1), (2, 3), (3, 4)]), initial="stationary")
+        from_graph(nx.DiGraph([(0, 1), (1, 0), (2, 3), (3, 2)]), initial="stationary")
 
 
 @pytest.mark.filterwarnings("ignore:graph. attributes of edges are not compared")
@@ -171,3 +171,12 @@ def test_attributes_of_edges_are_named() -> None:
         del graph.edges[0, 1]["bond"]
         from_graph(graph)
         from_graph(graph, weight=None)
+
+
+def test_a_graph_in_pieces_starts_in_all_of_them() -> None:
+    pieces = nx.disjoint_union(nx.cycle_graph(3), nx.path_graph(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        walk = from_graph(pieces, initial="stationary")
+    assert walk.initial == pytest.approx(np.array([2, 2, 2, 1, 2, 1]) / 10)
+    assert walk.initial @ np.asarray(walk.transition @ np.eye(6)) == pytest.approx(walk.initial)

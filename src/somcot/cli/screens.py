@@ -192,7 +192,8 @@ def _parts(about: ReportInput) -> Iterator[Table]:
         steps = transitions(about, shares).without("error")
         together = pairs(about, shares).first(_TOP).without("cost", "of the distance", "error")
         if steps.rows:
-            yield steps._replace(title="Transitions with the largest contributions (% of the steps from that state)")
+            title = steps.title.replace("By transition", "Transitions with the largest contributions", 1)
+            yield steps._replace(title=title)
         if together.rows:
             yield together._replace(title="Pairs of states with the largest contributions")
     yield matches(about).first(_MATCHES)._replace(title="Strongest correspondences")

@@ -111,7 +111,8 @@ def _of_labels(x: Any, y: Any) -> Floats:
                 f"cost: {name} has no state labels; pass the cost as an array, or pass states= with the labels of a "
                 "stream"
             )
-    if all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y)):  # models of `from_model`
+    models = all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y))  # of `from_model`
+    if models or _are_clusterings(x, y):
         warn(Note("numbers-as-states", "cost", n_x=len(x.states), n_y=len(y.states)), DataWarning)
         return labels(x.states, y.states)
     # Only graphs and fitted models have attributes.
@@ -122,6 +123,13 @@ def _of_labels(x: Any, y: Any) -> Floats:
         warn(Note("no-shared-nodes", "cost"), DataWarning)
         return np.ones((len(x.states), len(y.states)))
     return labels(states[0], states[1])  # type: ignore[arg-type]
+
+
+def _are_clusterings(x: Any, y: Any) -> bool:
+    """Whether the numbers of frames' clusters differ by more than rare clusters that one recording may lack."""
+    numbered = all(isinstance(label, int) for side in (x, y) for label in side.states)
+    frames = all(getattr(side, "lag", None) is not None for side in (x, y))
+    return frames and numbered and len({*x.states} ^ {*y.states}) > 0.1 * len({*x.states} | {*y.states})
 
 
 def _is_numbered(graph: Any) -> bool:

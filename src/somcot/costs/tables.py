@@ -178,7 +178,10 @@ def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:
     if array.shape != (n_x, n_y):
         hint = "; transpose it" if array.shape == (n_y, n_x) else ""
         if array.shape[0] >= n_x and array.shape[1] >= n_y:
-            hint = "; states that a recording lacks are left out: keep them by states=, or pass a DataFrame with labels"
+            hint = (
+                "; states that a recording or model lacks are left out: pass a DataFrame with labels, or a row for "
+                "each of x.states and a column for each of y.states"
+            )
         raise ValueError(f"cost: shape is {array.shape}, expected {(n_x, n_y)}, a row per state of x{hint}")
     with np.errstate(over="ignore"):
         spread = array.max() - array.min()

@@ -142,8 +142,8 @@ class _Changes(NamedTuple):
         # Keys come last, so that ties have a fixed order.
         for k in np.lexsort((self.keys, -np.abs(change), ~alone, ~marked)).tolist():
             kind = "vanished" if alone[k] and present[0, k] else "new" if alone[k] else ""
-            # Without a difference in that, its share of the time says in which recording there is more of it.
-            grows = np.sign(moves[k]) or np.sign(self.times[1, k] - self.times[0, k])
+            # If means are equal but the test rejects, the share of the time says in which recording there is more.
+            grows = np.sign(moves[k]) or marked[k] * np.sign(self.times[1, k] - self.times[0, k])
             counts = (None if c < 0 else int(c) for c in (*self.events[:, k], *self.units[:, k]))
             yield k, (
                 *counts, *self.times[:, k].tolist(), float(self.pvalues[k]), float(adjusted[k]), bool(marked[k]),

@@ -219,7 +219,7 @@ class DistanceMatrix:
     def linkage(self, method: str = "average") -> Floats:
         """Hierarchical clustering, in the form of `scipy.cluster.hierarchy`.
 
-        Uses the uncut values; if the minimum is negative, all are shifted by it, which changes no comparison.
+        Uses the uncut values; if the minimum is negative, all are raised by `shift`, which changes no comparison.
 
         Parameters
         ----------
@@ -294,8 +294,13 @@ class DistanceMatrix:
             )
         off = ~np.eye(len(table), dtype=np.bool_)
         # Uncut estimates may be negative. A common shift keeps their order, which is all that trees use.
-        least = float(table[off].min()) if off.any() else 0.0
-        return np.where(off, table - min(least, 0.0), 0.0)
+        return np.where(off, table + self.shift, 0.0)
+
+    @property
+    def shift(self) -> float:
+        """By how much the heights of `linkage` exceed distances: minus the smallest uncut value, if it is negative."""
+        off = ~np.eye(*self.shape, dtype=np.bool_)
+        return max(-float(np.nanmin((0.5 * (self.uncut + self.uncut.T))[off], initial=0.0)), 0.0)
 
     def kernel(self, gamma: float = 1.0) -> Floats:
         """The Laplacian kernel ``exp(-gamma * distance)``, shape (n, m), for methods that take a precomputed kernel.

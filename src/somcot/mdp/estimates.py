@@ -4,12 +4,15 @@ Recorded rows, one for each state and action, are noisy, which makes the distanc
 that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise, by their own test.
 
 The interval inverts the distribution of the estimate along the path from equal processes (t = 0) over the pooled
-(t = 1) to the counted ones (t = 2): for each t, recordings are drawn with the recorded numbers of visits, and their
-estimates have mean m(t) and standard deviation s(t). The ends are the distances at those t where the observed estimate
+(t = 1) to the counted ones (t = 2): for each t, recordings are drawn, and their estimates have mean m(t) and standard
+deviation s(t). The ends are the distances at those t where the observed estimate
 is z standard deviations above or below m(t), or the estimate minus or plus z s(1) where that is further. The estimate
 is pooled again in every draw: its bias is small for any t, while that of the counted distance depends on differences
 too small to be seen, which no path through the data knows.
-Steps are taken as independent given state and action, which is what a decision process means.
+
+A row on the path is a mixture of the rows of both sides, and so is a recording of it: whole episodes of both are drawn
+with replacement, and a step counts with the rate that gives its row the recorded number of visits and the right
+mixture. What the steps of an episode share, such as a hidden state, is therefore in the draws as it is in the data.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import numpy as np
 from somcot.chains import Support
 from somcot.clocks import Clock
 from somcot.couplings import Residuals
+from somcot.inference.units import MANY, SEQUENCES
 from somcot.mdp.distances import with_actions_of
 from somcot.mdp.process import MDP, check_mdp, policy_law
 from somcot.mdp.recorded import END, RecordedMDP
@@ -38,6 +42,7 @@ __all__ = ["distance"]
 _LARGEST = 1e6  # statistic of mean rewards that hardly vary
 _DRAWS = 20  # at each of the three points of the path
 _PATH = (0.0, 1.0, 2.0)
+_SHORTEST = 10  # steps of a block of a recording with few episodes
 
 
 def distance(
@@ -67,8 +72,8 @@ def distance(
         An action, or the probability of each action, for each state of `x`. By default the largest distance over all
         actions, which bounds the difference of the optimal values by ``distance / (1 - discount)``.
     confidence : float, optional
-        Level of a confidence interval for recorded processes, such as 0.9. It takes 123 solves instead of two. Steps
-        must be independent given state and action: if part of the state is hidden, the interval is too short.
+        Level of a confidence interval for recorded processes, such as 0.9. It takes 123 solves instead of two.
+        Episodes must be independent; their steps need not be. Fewer than ten are cut into blocks.
     rng : None, int or numpy.random.Generator
         Seed of the draws behind the interval; None uses a fixed seed.
     threads : int, optional
@@ -142,6 +147,7 @@ class _Side(NamedTuple):
     counts: Floats
     variance: Floats
     known: Bools
+    steps: _Steps | None = None
 
     @classmethod
     def of(cls, process: MDP, place: Ints, n: int) -> _Side:
@@ -166,7 +172,8 @@ class _Side(NamedTuple):
             counts[-1, place] = process.initial * process.n_episodes
         tried = counts.sum(axis=1) > 0
         law[tried] = counts[tried] / counts[tried].sum(axis=1, keepdims=True)
-        return cls(_Tables(law, reward), counts, variance, known)
+        side = cls(_Tables(law, reward), counts, variance, known)
+        return side._replace(steps=_Steps.of(process, place, side))
 
     @property
     def visits(self) -> Floats:
@@ -187,28 +194,103 @@ class _Side(NamedTuple):
         law = np.where(take[:, None], other.tables.law, self.tables.law)
         return _Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
 
-    def drawn(self, tables: _Tables, rng: np.random.Generator) -> _Side:
-        """As many observations of each row as were recorded, of a process with these tables."""
-        visits = self.visits.astype(np.int64)
-        tried = (visits > 0) & ~self.known
-        law, reward, counts, variance = (
-            tables.law.copy(),
-            tables.reward.copy(),
-            self.counts.copy(),
-            self.variance.copy(),
-        )
-        # Rows on the path are differences, which rounding can make slightly negative.
-        shares = np.maximum(law[tried], 0.0)
-        counts[tried] = rng.multinomial(visits[tried], shares / shares.sum(axis=1, keepdims=True))
-        law[tried] = counts[tried] / visits[tried, None]
-        rows = tried[:-1]
-        n = visits[:-1][rows]
-        # Normal by the central limit theorem; the distribution of single rewards is not needed.
-        reward[rows] += rng.normal(size=len(n)) * np.sqrt(variance[rows] / n)
-        # The variance is estimated again in each draw, with the error of so few observations.
-        degrees = np.maximum(n - 1, 1)
-        variance[rows] *= np.where(n > 1, rng.chisquare(degrees) / degrees, 1.0)
-        return _Side(_Tables(law, reward), counts, variance, self.known)
+    def drawn(self, other: _Side, own: Floats, tables: _Tables, rng: np.random.Generator) -> _Side:
+        """A recording of the process with these tables, whose rows are mixtures with the share `own` of this side.
+
+        Episodes of both sides are drawn with replacement; each row has as many visits as were recorded, on average.
+        """
+        if self.steps is None:
+            return self
+        visits, rows = self.visits, (self.visits > 0) & ~self.known
+        wanted = np.where(rows, own * visits, 0.0), np.where(rows, (1.0 - own) * visits, 0.0)
+        parts = [other._simulated(np.rint(wanted[1]), self.variance, rng)]
+        for side, number in zip((self, other), wanted, strict=True):
+            if side.steps is not None:
+                rate = np.divide(number, side.visits, out=np.zeros_like(number), where=side.visits > 0)
+                parts.append(side.steps.drawn(rate, self.counts.shape[1], rng))
+        counts, total, squares = (sum(part) for part in zip(*parts, strict=True))
+        n = counts.sum(axis=1)
+        law, variance, mean = tables.law.copy(), self.variance.copy(), (total / np.maximum(n, 1.0))[:-1]
+        law[n > 0] = counts[n > 0] / n[n > 0, None]
+        several = n[:-1] > 1
+        left = np.maximum(squares[:-1] - n[:-1] * mean**2, 0.0)
+        variance[several] = left[several] / (n[:-1][several] - 1.0)
+        return _Side(_Tables(law, tables.reward + mean), counts, variance, self.known)
+
+    def _simulated(self, number: Floats, variance: Floats, rng: np.random.Generator) -> _Sums:
+        """Steps of known rows, which have no episodes."""
+        counts, total, squares = np.zeros_like(self.counts), np.zeros(len(number)), np.zeros(len(number))
+        rows = np.flatnonzero(self.known & (number > 0))
+        n = number[rows].astype(np.int64)
+        counts[rows] = rng.multinomial(n, self.tables.law[rows])
+        spread = np.append(variance, 0.0)[rows]
+        total[rows] = rng.normal(size=len(rows)) * np.sqrt(spread * n)
+        squares[rows] = total[rows] ** 2 / n + spread * np.where(n > 1, rng.chisquare(np.maximum(n - 1, 1)), 0.0)
+        return _Sums(counts, total, squares)
+
+
+class _Sums(NamedTuple):
+    """Sums over drawn steps: outcomes, deviations of rewards from the mean of their row, and their squares."""
+
+    counts: Floats
+    total: Floats
+    squares: Floats
+
+
+class _Steps(NamedTuple):
+    """Recorded steps, unit by unit: whole episodes, or blocks of few long ones. First states are steps of the last row.
+
+    Attributes
+    ----------
+    row, column : ndarray of int64, shape (n_steps,)
+    apart : ndarray, shape (n_steps,)
+        The reward minus the mean of its row, scaled to have the variance of a single reward.
+    alone : ndarray, shape (n_steps,)
+        Standard deviation of the reward in rows with a single visit, which does not show it; 0 in others.
+    offsets : ndarray of int64, shape (n_units + 1,)
+    """
+
+    row: Ints
+    column: Ints
+    apart: Floats
+    alone: Floats
+    offsets: Ints
+
+    @classmethod
+    def of(cls, process: RecordedMDP, place: Ints, side: _Side) -> _Steps:
+        """The steps of a recording, with states at these places."""
+        T, bounds = process.n_transitions, process.offsets
+        row, column = place[process.now] * process.n_actions + process.action, place[process.following]
+        n = side.visits[row]
+        apart = (process.reward - side.tables.reward[row]) * np.sqrt(n / np.maximum(n - 1.0, 1.0))
+        alone = np.where(n == 1, np.sqrt(side.variance[row]), 0.0)
+        if process.n_episodes < SEQUENCES:
+            bounds = np.union1d(bounds, np.arange(0, T, max(_SHORTEST, T // MANY)))
+        if not side.known[-1]:
+            first = process.offsets[:-1]
+            row, column = (
+                np.insert(row, first, len(side.known) - 1),
+                np.insert(column, first, place[process.now[first]]),
+            )
+            apart, alone = np.insert(apart, first, 0.0), np.insert(alone, first, 0.0)
+            bounds = bounds + np.searchsorted(first, bounds)
+        return cls(row, column, apart, alone, bounds)
+
+    def drawn(self, rate: Floats, n_states: int, rng: np.random.Generator) -> _Sums:
+        """Random units, as many as there are: a step of row r is drawn Poisson(rate[r]) times, with its whole unit."""
+        n_units = len(self.offsets) - 1
+        units = rng.integers(n_units, size=rng.poisson(n_units))
+        # A step counts if the time of its unit is below the rate of its row, so that rates may differ.
+        times, lengths = rng.random(len(units)), np.diff(self.offsets)[units]
+        before = np.cumsum(lengths) - lengths
+        steps = np.arange(lengths.sum()) + np.repeat(self.offsets[units] - before, lengths)
+        steps = steps[np.repeat(times, lengths) < rate[self.row[steps]]]
+        row, n_rows = self.row[steps], len(rate)
+        apart = self.apart[steps] + self.alone[steps] * rng.normal(size=len(steps))
+        counts = np.bincount(row * n_states + self.column[steps], minlength=n_rows * n_states)
+        total: Floats = np.bincount(row, apart, n_rows).astype(np.float64)
+        squares: Floats = np.bincount(row, apart**2, n_rows).astype(np.float64)
+        return _Sums(counts.reshape(n_rows, n_states).astype(np.float64), total, squares)
 
 
 class _Pair:
@@ -275,8 +357,7 @@ class _Pair:
 
     def between(self, t: float) -> tuple[_Tables, _Tables]:
         """Both processes on the path from equal (t = 0) over pooled (t = 1) to counted (t = 2)."""
-        # Piecewise linear in t: from 0 to h, then from h to 1.
-        rows, rewards = (t * h if t <= 1.0 else h + (t - 1.0) * (1.0 - h) for h in self.kept)
+        rows, rewards = self._kept_at(t)
         middle = self.middle
 
         def pulled(tables: _Tables) -> _Tables:
@@ -286,12 +367,23 @@ class _Pair:
         one, other = self.tables
         return pulled(one), pulled(other)
 
+    def _kept_at(self, t: float) -> tuple[Floats, Floats]:
+        # Piecewise linear in t: from 0 to h, then from h to 1.
+        rows, rewards = (t * h if t <= 1.0 else h + (t - 1.0) * (1.0 - h) for h in self.kept)
+        return rows, rewards
+
+    @cached_property
+    def share(self) -> Floats:
+        """The share of x in the mean of both."""
+        n, m = self.x.visits, self.y.visits
+        share: Floats = np.where(self.x.known, 1.0, np.where(self.y.known, 0.0, n / np.maximum(n + m, 1.0)))
+        share[self.x.missing & self.y.missing] = 1.0
+        return share
+
     @cached_property
     def middle(self) -> _Tables:
         """The mean of the two processes, row by row, weighted by visits; a known row is its own mean."""
-        (a, b), (n, m) = self.tables, (self.x.visits, self.y.visits)
-        share = np.where(self.x.known, 1.0, np.where(self.y.known, 0.0, n / np.maximum(n + m, 1.0)))
-        share[self.x.missing & self.y.missing] = 1.0
+        (a, b), share = self.tables, self.share
         law = share[:, None] * a.law + (1.0 - share)[:, None] * b.law
         return _Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
 
@@ -358,8 +450,7 @@ class _Pair:
         z = float(stdtrit(_DRAWS - 1, 0.5 + 0.5 * confidence)) * np.sqrt(1.0 + 1.0 / _DRAWS)
         means, errors = [], []
         for t in _PATH:
-            one, other = self.between(t)
-            draws = [self.drawn(one, other, rng).estimate for _ in range(_DRAWS)]
+            draws = [self.drawn(t, rng).estimate for _ in range(_DRAWS)]
             means.append(np.mean(draws))
             errors.append(np.std(draws, ddof=1))
         # Where rows cannot be tested, processes pulled together need not be equal.
@@ -374,10 +465,13 @@ class _Pair:
         # The ends are in order and contain the estimate, although means of few draws may cross.
         return min(low, self.estimate), max(low, high, self.estimate)
 
-    def drawn(self, one: _Tables, other: _Tables, rng: np.random.Generator) -> _Pair:
-        """New recordings of two processes."""
-        sides = self.x.drawn(one, rng), self.y.drawn(other, rng)
-        return _Pair(*sides, self.states, self.policy, self.discount, self.threads)
+    def drawn(self, t: float, rng: np.random.Generator) -> _Pair:
+        """New recordings of the two processes on the path."""
+        one, other = self.between(t)
+        kept = self._kept_at(t)[0]
+        x = self.x.drawn(self.y, self.share + kept * (1.0 - self.share), one, rng)
+        y = self.y.drawn(self.x, 1.0 - self.share + kept * self.share, other, rng)
+        return _Pair(x, y, self.states, self.policy, self.discount, self.threads)
 
 
 def _inverted(observed: float, expected: Floats, distances: Floats) -> float:

@@ -12,7 +12,7 @@ from somcot.many.drift import Drift
 from somcot.many.record import DistanceMatrix, joint_labels
 from somcot.many.selection import Selection
 from somcot.mdp import TransferBound
-from somcot.plots.drawing import axes, bar_labels, shown
+from somcot.plots.drawing import axes, bar_labels, shown, shown_all
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_flag, check_kind
 from somcot.plumbing.html import place_labels
@@ -61,7 +61,7 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
     for axis, labels, order in ((ax.yaxis, found.labels, rows), (ax.xaxis, found.other_labels, columns)):
         # Rounded up: every step-th label.
         step = -(-len(order) // _MOST)
-        axis.set_ticks(np.arange(0, len(order), step), [shown(labels[i]) for i in order[::step]])
+        axis.set_ticks(np.arange(0, len(order), step), shown_all(labels[i] for i in order[::step]))
     ax.tick_params(axis="both", labelsize=9 if len(rows) <= 20 else 6, length=0)
     ax.tick_params(axis="x", rotation=90)
     return ax
@@ -75,11 +75,11 @@ def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "
     ax = axes(ax)
     drawn = tree(found.linkage(method), no_plot=True)
     for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True):  # SciPy places leaves at 5, 15, 25, ...
-        ax.plot(x, (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
-    labels = [shown(found.labels[i], 24) for i in drawn["leaves"]]
+        ax.plot(np.maximum(np.array(x) - found.shift, 0.0), (np.array(y) - 5.0) / 10.0, color="C0", linewidth=1.2)
+    labels = shown_all((found.labels[i] for i in drawn["leaves"]), 24)
     bar_labels(ax, labels)
     ax.tick_params(axis="y", labelsize=9 if len(labels) <= 30 else 6, length=0)
-    top = max(max(x) for x in drawn["dcoord"])
+    top = max(max(max(x) for x in drawn["dcoord"]) - found.shift, 1e-12)
     ax.set(xlabel="distance", xlim=(-0.01 * top, None))  # a margin, so that branches that join at 0 are visible
     return ax
 
@@ -111,7 +111,7 @@ def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int 
     ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.spines[["top", "right"]].set_visible(False)
     if len(points) <= _MOST:
-        _name_points(ax, points, [shown(label) for label in found.labels])
+        _name_points(ax, points, shown_all(found.labels))
     return ax
 
 
@@ -157,7 +157,7 @@ def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
         ax.plot(*curve, color="0.8", zorder=0)
         ax.set_xlabel("candidate")
     else:
-        ax.set_xticks(range(len(places)), [shown(name) for name in places], rotation=45, ha="right")
+        ax.set_xticks(range(len(places)), shown_all(places), rotation=45, ha="right")
     ax.set(ylabel="distance from the data", ylim=(0, None))
     ax.set_title(f"filled: the {100 * found.confidence:g} % set; best: {shown(found.best)}", fontsize=10)
     ax.spines[["top", "right"]].set_visible(False)
@@ -188,9 +188,7 @@ def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
             )
         ax.plot([], [], color=colour, marker=marker, mfc=colour, label=name)
     step = -(-len(place) // _TICKS)
-    ax.set_xticks(
-        range(0, len(place), step), [shown(label) for label in found.periods[::step]], rotation=45, ha="right"
-    )
+    ax.set_xticks(range(0, len(place), step), shown_all(found.periods[::step]), rotation=45, ha="right")
     ax.set(ylabel=f"distance with {100 * found.confidence:g} % interval", ylim=(0, None), xlim=(-0.5, len(place) - 0.5))
     ax.set_title(f"filled: changed (adjusted p at most {found.level:g})", fontsize=10)
     ax.legend(frameon=False, fontsize="small")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_kind, check_sequence
 from somcot.plumbing.html import pull
-from somcot.plumbing.text import label_text
+from somcot.plumbing.text import label_texts
 from somcot.result import Result
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LESS", "MORE", "NAMES", "Arrow", "axes", "bar_labels", "check", "check_pair", "circle", "heat_map", "ring",
-    "shown",
+    "shown", "shown_all",
 ]  # fmt: skip
 
 NAMES = ("X", "Y")
@@ -53,10 +53,17 @@ def axes(ax: Axes | None, **options: Any) -> Axes:
 
 def shown(label: Hashable, longest: int = 16) -> str:
     """A label for matplotlib: shortened, with formulas disabled and characters missing from its fonts replaced."""
-    text = ",".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    return shown_all([label], longest)[0]
+
+
+def shown_all(labels: Iterable[Hashable], longest: int = 16) -> list[str]:
+    """Labels for matplotlib that differ where the labels do."""
+    texts = [",".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels]
     # DejaVu Sans, the default font, has no CJK characters, and $ would start a formula.
-    plain = "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in label_text(text, longest))
-    return plain.replace("$", r"\$")
+    return [
+        "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in text).replace("$", r"\$")
+        for text in label_texts(texts, longest)
+    ]
 
 
 def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], ax: Axes | None) -> Axes:
@@ -73,7 +80,7 @@ def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashabl
 def _ticks(axis: Any, labels: Sequence[Hashable]) -> None:
     """Label every state, or evenly spaced ones if there are too many."""
     step = -(-len(labels) // _MAX_TICKS)  # rounded up
-    axis.set_ticks(np.arange(0, len(labels), step), [shown(label) for label in labels[::step]])
+    axis.set_ticks(np.arange(0, len(labels), step), shown_all(labels[::step]))
 
 
 def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
@@ -100,9 +107,9 @@ def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array 
         )  # fmt: skip
     time = weights.sum(axis=1)
     ax.scatter(place[:, 0], place[:, 1], s=30 + 600 * time / max(float(time.max()), 1e-300), c=shades, zorder=3)
-    for (x, y), label in zip(place.tolist(), labels, strict=True):
+    for (x, y), label in zip(place.tolist(), shown_all(labels), strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
-        ax.text(1.17 * x, 1.17 * y, shown(label), ha=side, va="center", fontsize="small")
+        ax.text(1.17 * x, 1.17 * y, label, ha=side, va="center", fontsize="small")
     ax.set(xlim=(-1.7, 1.7), ylim=(-1.45, 1.45), aspect="equal")
     ax.set_axis_off()
 
@@ -148,9 +155,9 @@ def ring(ax: Axes, labels: Sequence[Hashable], times: Floats, edges: Sequence[st
     hollow = [colour if colour.replace(".", "").isdigit() else "white" for colour in edges]
     ax.scatter(place[:, 0], place[:, 1], s=area, c=hollow, edgecolors=list(edges), linewidths=2, zorder=3)
     loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
-    for i, ((x, y), label) in enumerate(zip(place.tolist(), labels, strict=True)):
+    for i, ((x, y), label) in enumerate(zip(place.tolist(), shown_all(labels, 22), strict=True)):
         out = 1.28 if i in loops else 1.14
         anchor = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
-        ax.text(out * x, out * y, shown(label, 22), ha=anchor, va="center")
+        ax.text(out * x, out * y, label, ha=anchor, va="center")
     ax.set(xlim=(-1.9, 1.9), ylim=(-1.4, 1.4), aspect="equal")
     ax.set_axis_off()

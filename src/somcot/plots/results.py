@@ -22,6 +22,7 @@ from somcot.plots.drawing import (
     heat_map,
     ring,
     shown,
+    shown_all,
 )
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_count, check_sequence, check_text
@@ -181,7 +182,7 @@ def intervals(
         if result.confidence_interval is not None:
             levels.add(result.confidence_interval.level)
         ax.plot([result.distance], [k], "o", color="C0", markerfacecolor="C0" if span is not None else "white")
-    bar_labels(ax, [shown(label, 30) for label in labels])
+    bar_labels(ax, shown_all(labels, 30))
     percents = " and ".join(f"{100 * level:g} %" for level in sorted(levels))
     ax.set(xlabel="distance" + f" with {percents} confidence interval" * bool(levels), title="distances")
     ax.grid(axis="x", alpha=0.3)
@@ -297,7 +298,7 @@ def visits(
     ax = axes(ax)
     order = np.argsort(-values, kind="stable")[:most]
     ax.barh(np.arange(len(order)), values[order], color="C0")
-    bar_labels(ax, [shown(record.states[k]) for k in order])
+    bar_labels(ax, shown_all(record.states[k] for k in order))
     ax.set(xlabel=what, title="visits" if names == NAMES else f"visits, {shown(names[0], 40)}")
     return ax
 
@@ -324,7 +325,7 @@ def _both(result: Result, ax: Axes, most: int, names: tuple[str, str]) -> Axes:
     for side, share in enumerate(sides):
         places = np.arange(len(order)) + (0.2 if side else -0.2)
         ax.barh(places, [share.get(s, 0.0) for s in order], 0.38, color=f"C{side}", label=shown(names[side], 40))
-    bar_labels(ax, [shown(s) for s in order])
+    bar_labels(ax, shown_all(order))
     ax.set(xlabel=_scale(result), title="time spent in each state")
     ax.legend(frameon=False, fontsize="small")
     return ax
@@ -430,7 +431,10 @@ def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str]
     if steps:
         _explain_colours(ax, second, chance=any(arrow.dashed for arrow in arrows))
     else:
-        ax.text(0.5, 0.5, "no step differs", transform=ax.transAxes, ha="center", color="0.4")
+        compared = (
+            "no step differs" if found.states else "no state has the same name in both,\nso steps are not compared"
+        )
+        ax.text(0.5, 0.5, compared, transform=ax.transAxes, ha="center", color="0.4")
     ax.set_title(f"steps that differ: {first} \u2192 {second}")
     return ax
 

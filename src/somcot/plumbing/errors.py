@@ -83,6 +83,15 @@ def _has(*names: str) -> Callable[[Any], bool]:
     return lambda thing: all(hasattr(thing, name) for name in names)
 
 
+def _are_frames(thing: Any) -> bool:
+    """Whether this is a list of arrays of whole numbers, as clusterings of simulations return them."""
+    return (
+        isinstance(thing, list)
+        and bool(thing)
+        and all(getattr(getattr(item, "dtype", None), "kind", "") in "iu" for item in thing)
+    )
+
+
 # The first matching row is the hint. Other packages' objects are recognised by their attributes, without imports.
 _ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda thing: isinstance(thing, str | os.PathLike), "read a file first: readers.read(path)"),
@@ -95,6 +104,10 @@ _ROWS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (_has("nodes", "edges"), "make a random walk of the graph: readers.from_graph(graph)"),
     (_has("reset", "step"), "roll the environment out: readers.from_env(env, policy, n_steps=...)"),
     (_has("columns"), "read the table: readers.from_table(table, sequence=..., time=..., state=...)"),
+    (
+        _are_frames,
+        "count the steps: Samples.from_trajectories(...), or of frames: readers.from_dtrajs(dtrajs, lag=...)",
+    ),
     (
         lambda thing: hasattr(thing, "shape") or isinstance(thing, list | tuple),
         "wrap a matrix: MarkovChain(matrix), labels: Samples.from_trajectories(...), vectors: "

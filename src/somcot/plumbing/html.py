@@ -201,7 +201,7 @@ def markup(body: Iterable[Item]) -> str:
     >>> markup(["a < b", ("from ", Bold("home"))])
     '<p>a &lt; b</p><p>from <b>home</b></p>'
     >>> markup([Table(("page", "visits"), [("home", "12")], "lr")])
-    '<div class="scroll"><table><tr><th>page</th><th class="n">visits</th></tr><tr><td>home</td><td class="n">12</td>...
+    '<div class="scroll"><table><thead><tr><th>page</th><th class="n">visits</th></tr></thead><tr><td>home...
     """
     # Consecutive facts become one table, and narrow pictures one row.
     return "".join(_grouped(kind, list(items)) for kind, items in groupby(body, key=_kind))
@@ -247,25 +247,31 @@ def _item(item: Item) -> str:
 def _inline(line: Line | Fact) -> str:
     pieces = (line,) if isinstance(line, str) else line
     text = "".join(_TEXTS.get(type(piece), "{}").format(escape(str(piece))) for piece in pieces)
-    return text.replace(" %", "&nbsp;%")  # a line does not break between a number and its unit
+    # A line does not break between a number and its unit, nor after the star of a heading.
+    return text.replace(" %", "&nbsp;%").replace("(* ", "(*&nbsp;").replace("&lt; ", "&lt;&nbsp;")
+
+
+_SHORT = 12  # characters of a label that is not broken
 
 
 def _table(table: Table) -> str:
     """A table with numeric columns aligned right; empty if there are no rows."""
     kinds = [' class="n"' if side == "r" else "" for side in table.align]
-    head = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
-    rows = (
-        "".join(f"<td{kind}>{_cell(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in table.rows
-    )
+    head = "".join(f"<th{kind}>{_inline(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
+    rows = ("".join(_cell(cell, kind) for kind, cell in zip(kinds, row, strict=True)) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
-    return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>' if body else ""
+    return f'{title}<div class="scroll"><table><thead><tr>{head}</tr></thead>{body}</table></div>' if body else ""
 
 
-def _cell(cell: str) -> str:
-    # Two numbers stay on one line; labels may be broken at an arrow.
+def _cell(cell: str, kind: str) -> str:
     text = _inline(cell)
-    return text.replace(" \u2192 ", "&nbsp;\u2192&nbsp;") if cell[:1].isdigit() else text
+    if not kind and "-" in cell and len(cell) <= _SHORT:
+        kind = ' class="s"'  # such as 2024-W17, which would be broken at the hyphen
+    if " \u2192 " in cell and (cell[:1].isdigit() or cell.startswith("< ")):
+        # Two numbers stay on one line, except on phones; labels may be broken at an arrow.
+        kind, text = ' class="a"', text.replace(" \u2192", "&nbsp;\u2192")
+    return f"<td{kind}>{text}</td>"
 
 
 def shortened(label: Hashable, longest: int = 60) -> str:
@@ -292,7 +298,7 @@ _STYLE = (
     ".somcot-card td,.somcot-card th{text-align:left!important;padding:1px 12px 1px 0;vertical-align:top;"
     "max-width:30em;white-space:normal;overflow-wrap:anywhere;line-height:1.4}"
     ".somcot-card th{font-weight:600}.somcot-card td.n,.somcot-card th.n{text-align:right!important;white-space:nowrap}"
-    ".somcot-card td.c,.somcot-card th.r{white-space:nowrap}"
+    ".somcot-card td.a,.somcot-card td.c,.somcot-card th.r{white-space:nowrap}"
     ".somcot-card td.c{text-align:right!important;padding:1px 6px}.somcot-card .big{font-size:1.35em;font-weight:650}"
     ".somcot-card .soft,.somcot-card .note{opacity:.7}.somcot-card ul{margin:.2em 0;padding-left:1.3em}"
     ".somcot-card h3{font-size:1em!important;font-weight:600!important;margin:.25em 0!important}"

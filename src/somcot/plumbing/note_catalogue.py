@@ -101,9 +101,13 @@ CATALOGUE: dict[str, Kind] = {
         "An episode needs two rows to have a step. Pieces arise where missing values cut an episode. Worry if many are "
         "dropped: missing values are then frequent."),
     # Costs
+    "different-lags": Kind(DOUBT, "steps of {x} and of {y} frames are compared; use one lag, unless a step takes the "
+        "same time in all recordings",
+        "A step of a longer lag takes more time, so the processes would be compared at different speeds. Different "
+        "lags are right only for frames of different length."),
     "numbers-as-states": Kind(DOUBT, "states are compared by their numbers, and x has {n_x}, y {n_y}; unless both were "
         "put into the same clusters, pass the cost between their centres: costs.euclidean(centres_x, centres_y); if "
-        "they were, name the states: from_model(model, states=...)",
+        "they were, name the states with states=",
         "Clusterings number their states arbitrarily, so equal numbers need not mean equal states. Pass a cost between "
         "cluster centres. States that were named with states= are compared without this note."),
     "numbered-nodes": Kind(DOUBT, "both sides are graphs with numbered nodes, and 'labels' compares the numbers; "
@@ -137,8 +141,7 @@ CATALOGUE: dict[str, Kind] = {
         "Real vectors are put into cells, and each cell gets the mean reward on leaving it. Rewards that vary within a "
         "cell are smoothed, so the distance depends on the number of cells. Compare the result for other numbers."),
     # The estimate
-    "too-alike": Kind(DOUBT, "the recordings are more alike than independent recordings of one process can be; are "
-        "these the same sessions?",
+    "too-alike": Kind(DOUBT, "the recordings are more alike than independent ones can be; are these the same sessions?",
         "Two independent recordings of the same process differ by chance. These differ by less, as copies or "
         "overlapping exports do. Check that the two files hold different sessions; interval and test assume it."),
     "no-shared-states": Kind(DOUBT, "these recordings have no state name in common, so they differ whatever the states "
@@ -255,8 +258,7 @@ CATALOGUE: dict[str, Kind] = {
     "not-solved": Kind(DOUBT, "not solved after {sweeps} sweeps; the bracket shows how close it is",
         "The iteration stopped at its limit. The bounds that are returned are valid, but the number inside may be far "
         "from the solution. Raise max_sweeps."),
-    "gradient-not-converged": Kind(DOUBT, "stopped after {sweeps} sweeps with a residual of {residual:.1g}; a smaller "
-        "discount helps",
+    "gradient-not-converged": Kind(DOUBT, "stopped after {sweeps} sweeps, residual {residual:.1g}; lower the discount",
         "Values and gradients are those of an iteration that has not converged. In training this happens for discounts "
         "very close to 1. Use a smaller discount, or the exact solver for a single problem."),
     "checkpoint-not-written": Kind(INFO, "{path}: {reason}; the run continues without this file",
@@ -288,12 +290,10 @@ CATALOGUE: dict[str, Kind] = {
     "too-few-steps": Kind(DOUBT, "too few steps for the size: {steps:,} steps for {n_x} x {n_y} states, at least "
         "{advised:,} are advisable",
         "A pair of states must be visited many times to learn its part of the coupling. Run longer, or resume it."),
-    "constraints-violated": Kind(CAUTION, "the constraints are violated by {violation:.2g} in total; more steps reduce "
-        "this",
+    "constraints-violated": Kind(CAUTION, "the constraints are violated by {violation:.2g} in total; take more steps",
         "The averaged coupling does not have the right marginals yet. Its cost is therefore not the cost of a "
         "coupling. Take more steps."),
-    "unseen-in-stream": Kind(INFO, "{n} state(s) (was|were) never seen: {states}; their part of the coupling is a "
-        "guess",
+    "unseen-in-stream": Kind(INFO, "{n} state(s) (was|were) never seen: {states}; their coupling is a guess",
         "The streams never visited these states, so nothing was learned about them. The distance is not affected if "
         "they are never visited at all. Rows of encoder and decoder for them mean nothing."),
     # Many processes, periods, streams
@@ -312,12 +312,10 @@ CATALOGUE: dict[str, Kind] = {
         "Sequences of the reference end in a state that the stream never reports. The monitor waits for their ends, or "
         "takes their absence as a change. Tell it how sequences end in the stream: end= names the state, timeout= how "
         "long silence lasts."),
-    "small-reference": Kind(CAUTION, "the new reference has {n} transitions; small changes from it will hardly be "
-        "detected",
+    "small-reference": Kind(CAUTION, "the new reference has {n} transitions; it will hardly show small changes",
         "A monitor compares the stream with its reference, and few transitions leave the reference uncertain. Large "
         "changes are still detected. Accept later, when more transitions have arrived."),
-    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; only large changes from it will be "
-        "detected",
+    "few-reference-sequences": Kind(CAUTION, "the reference has {n} sequences; it will only show large changes",
         "Whole sequences are ranked among those of the reference. The guarantee on false alarms holds for any number "
         "of them, but few show little: record more sequences, at least 50 and better some hundreds."),
     "reference-changes": Kind(DOUBT, "its later part is not like its earlier one (from about event {since:,} on: "
@@ -335,8 +333,7 @@ CATALOGUE: dict[str, Kind] = {
     "rows-sorted": Kind(INFO, "{n:,} row(s) (was|were) out of time order within their sequence; sorted by time",
         "The rows of some sequences were not in order of time. They were sorted, which is right for event logs. Check "
         "the time column if the file should have been in order."),
-    "equal-times": Kind(INFO, "{n:,} row(s) (has|have) the same time as the one before in the sequence; the order in "
-        "the file is kept",
+    "equal-times": Kind(INFO, "{n:,} row(s) (has|have) the same time as the one before; the file's order is kept",
         "Rows at the same moment have no order of their own. The order of the file was used. If the clock is coarse, "
         "some transitions may be reversed."),
     "equal-times-copies": Kind(CAUTION, "{n:,} row(s) (has|have) the same time as the one before in the sequence; the "
@@ -369,8 +366,7 @@ CATALOGUE: dict[str, Kind] = {
         "they are assumed to stay there and earn nothing",
         "A decision process needs every action in every state. Actions without data are taken as useless, which makes "
         "policies that use them look bad. Record episodes that try them."),
-    "last-step-unknown": Kind(INFO, "the last step of {share} episodes is left out, because what followed is not "
-        "stored",
+    "last-step-unknown": Kind(INFO, "the last step of {share} episodes is left out: what followed is not stored",
         "The dataset stores the observation before each action, and for episodes that were merely stopped not the one "
         "after the last action. One step of each such episode is lost. Nothing needs to be done."),
     "states-not-in-model": Kind(CAUTION, "it lacks {share} recorded states, the first {state}; its policy has no "

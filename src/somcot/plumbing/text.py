@@ -6,9 +6,10 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from itertools import zip_longest
 from typing import Any, TextIO
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "decimals",
     "figure",
     "label_text",
+    "label_texts",
     "listed_label",
     "lower_end",
     "meter",
@@ -69,6 +71,35 @@ def label_text(label: Hashable, longest: int = LONGEST) -> str:
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     end = longest // 2
     return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[-end:]}"
+
+
+def label_texts(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]:
+    """Labels as `label_text` has them, except that long ones which would look alike keep the part in which they differ.
+
+    Examples
+    --------
+    >>> label_texts(["credit, approved (manual)", "credit, received (manual)", "home"], 19)
+    ['cre…approved …ual)', 'cre…received …ual)', 'home']
+    """
+    whole, texts = [label_text(label, 4096) for label in labels], [label_text(label, longest) for label in labels]
+    side = longest // 4
+    room = longest - 2 * side - 1
+    for _ in range(len(texts)):  # each pass tells at least one label of a group from the others
+        groups: dict[str, list[int]] = {}
+        for k, text in enumerate(texts):
+            groups.setdefault(text, []).append(k)
+        alike = [group for group in groups.values() if len({whole[k] for k in group}) > 1]
+        if not alike:
+            break
+        for group in alike:
+            common = next(
+                n for n, letters in enumerate(zip_longest(*(whole[k] for k in group))) if len(set(letters)) > 1
+            )
+            word = whole[group[0]].rfind(" ", 0, common) + 1
+            begin = word if word > side and common - word < room // 2 else common
+            for k in group:
+                texts[k] = f"{whole[k][: side - 1]}…{whole[k][begin : begin + room]}…{whole[k][-side:]}"
+    return texts
 
 
 def _visible(label: object) -> str:

@@ -196,10 +196,17 @@ def from_dtrajs(
         raise ValueError(
             f"states: found {len(labels)} labels, the largest state number is {numbers[-1]}; name them all"
         )
-    steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap)
+    steps = replace(join(codes if states is None else flat, begins, labels, source=source), overlap=overlap, lag=lag)
     if check_flag("connected", connected):
         steps = changes.connected(steps, source)
     return steps.with_start(initial)
+
+
+_INSTEAD = {  # what other objects of deeptime have, and what to do with them
+    "coarse_grained_transition_matrix": "; pass MarkovChain(model.coarse_grained_transition_matrix, "
+    "model.coarse_grained_stationary_probability)",
+    "prior": "; pass model.prior, or both posteriors to msm.posterior_distances",
+}
 
 
 def from_model(
@@ -232,7 +239,8 @@ def from_model(
     """
     matrix = getattr(model, "transition_matrix", None)
     if matrix is None:
-        raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix")
+        instead = next((text for name, text in _INSTEAD.items() if hasattr(model, name)), "")
+        raise TypeError(f"model: found {type(model).__name__}, expected an object with .transition_matrix{instead}")
     n = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
     attributes: dict[str, Sequence[object]] = {}
     counted = getattr(model, "count_model", None)
@@ -364,6 +372,10 @@ def _as_list(source: Input, name: str, array: Array) -> Array:
 def _trajectories(source: str, dtrajs: Arrays) -> list[Ints]:
     if isinstance(dtrajs, (str, bytes)):
         raise TypeError(f"{source}: found text, expected arrays of whole numbers; read files with read_arrays")
+    if not hasattr(dtrajs, "__iter__"):
+        raise TypeError(
+            f"{source}: found {type(dtrajs).__name__}, expected arrays of whole numbers, one per trajectory"
+        )
     refuse_masks(source, dtrajs)
     items = [dtrajs] if getattr(dtrajs, "ndim", 0) == 1 else list(not_sparse("dtrajs", dtrajs))
     # A plain list of numbers is one trajectory, a list of lists several.

@@ -50,7 +50,8 @@ def from_graph(
     weight : str or None
         Edge attribute with nonnegative weights, 1 for edges without it; None ignores weights.
     initial : node, array_like or "stationary", optional
-        Initial distribution of the walk; uniform by default. "stationary" is the stationary distribution of the walk.
+        Initial distribution of the walk; uniform by default. "stationary" is the stationary distribution of the walk,
+        proportional to the weights of the nodes' edges if the graph is undirected.
     dangling : {"self-loop", "restart", "error"}
         How to treat nodes without outgoing edges: make them absorbing, jump to a random node, or refuse the graph.
 
@@ -62,6 +63,16 @@ def from_graph(
     array([[0. , 1. , 0. ],
            [0.5, 0. , 0.5],
            [0. , 1. , 0. ]])
+
+    Attributes of edges are not compared. Make a node of each edge, and compare these with "attribute:kind":
+
+    >>> bonds = networkx.Graph([("C", "O", {"kind": "double"}), ("C", "N", {"kind": "single"})])
+    >>> split = networkx.Graph()
+    >>> for a, b, kind in bonds.edges(data="kind"):
+    ...     split.add_node((a, b), kind=kind)
+    ...     split.add_edges_from([(a, (a, b)), ((a, b), b)])
+    >>> from_graph(split).attributes["kind"]
+    ('double', None, None, 'single', None)
 
     >>> networkx.set_node_attributes(graph := networkx.path_graph(3), {0: 1.5, 1: 2.0, 2: 1.5}, "size")
     >>> from_graph(graph).attributes
@@ -144,6 +155,7 @@ def _walk(
 ) -> MarkovChain:
     """The walk on the nodes, with their attributes."""
     from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
     check_text("dangling", dangling, "self-loop", "restart", "error")
     nodes = list(facts)
@@ -186,7 +198,11 @@ def _walk(
         # Walks begin anywhere: no node of a graph is its first one.
         start = np.full(n, 1.0 / n) if initial is None else initial
         if is_stationary_start(initial, nodes):
-            start = stationary_distribution(MarkovChain(matrix, np.full(n, 1.0 / n), states=nodes, normalize=True))
+            # Of an undirected graph it is proportional to the weights, whether or not the graph is connected.
+            if not directed and connected_components(matrix, return_labels=False) > 1:
+                start = matrix.sum(axis=1) / matrix.sum()
+            else:
+                start = stationary_distribution(MarkovChain(matrix, np.full(n, 1.0 / n), states=nodes, normalize=True))
         return MarkovChain(matrix, start, states=nodes, normalize=True, attributes=attributes)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from None

@@ -274,6 +274,7 @@ def merged(samples: Samples, other: Samples) -> Samples:
         },
         n_gaps=samples.n_gaps + other.n_gaps,
         overlap=max(samples.overlap, other.overlap),
+        lag=samples.lag if samples.lag == other.lag else None,
     )
 
 

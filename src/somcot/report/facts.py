@@ -12,7 +12,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from somcot.contributions import Contributions, Findings, PairShare, TransitionShare, names_count
+from somcot.contributions import Contributions, Findings, PairShare, TransitionShare, arrow, names_count
 from somcot.couplings import Match, MatchInterval
 from somcot.inference.findings import shown_matches
 from somcot.plumbing.arrays import Floats
@@ -399,12 +399,12 @@ def pairs(about: ReportInput, shares: Contributions | None) -> Table:
 def transitions(about: ReportInput, shares: Contributions) -> Table:
     """Contributions of transitions: difference of probabilities times the sensitivity of the distance."""
     rows = [
-        (shortened(t.state), shortened(t.next_state), *percents(t.probability_x, t.probability_y),
+        (shortened(t.state), shortened(t.next_state), arrow(*percents(t.probability_x, t.probability_y)),
          decimals(t.amount), *_error(t))
         for t in shares.transitions
     ]  # fmt: skip
-    names = (shortened(name, 40) for name in about.names)
-    table = Table(("from", "to", *names, "amount", "error", "significant"), rows, "llrrrrl")
+    title = f"By transition: {arrow(*(shortened(name, 30) for name in about.names))}"
+    table = Table(("from", "to", "of steps from there", "amount", "error", "significant"), rows, "lllrrl", title)
     return table if about.judged else table.without("error", "significant")
 
 
@@ -429,7 +429,7 @@ def _contributions(about: ReportInput, shares: Contributions | None) -> Iterator
     yield Table((*table.head[:2], "then", "and", "of the distance"), joint, "llllr", "By joint step")
     if shares is not None and shares.transitions:
         note = "Difference of the transition probabilities, times the sensitivity of the distance to them."
-        yield transitions(about, shares)._replace(title="By transition")
+        yield transitions(about, shares)
         yield Remark(f"{note} {_SIGNIFICANT}" if about.judged else note)
 
 

@@ -60,6 +60,7 @@ def _name(label: Hashable) -> str:
 # --- A matrix of distances.
 
 _LISTED = 500  # rows of the table
+_OPEN = 30  # rows that are shown without unfolding
 _FEW = 6  # processes and pairs that are named in a sentence
 _DRAWN = 80  # largest number of processes in a picture
 
@@ -89,7 +90,12 @@ def matrix_sections(
         Section("answer", title, [*map(Lead, matrix_findings(matrix)), *_extremes(matrix)]),
         *_matrix_pictures(matrix),
         _notes([*matrix.notes, *notes], 40),
-        Section("numbers", "The numbers", [*([cut] if len(table.rows) > _LISTED else []), table.first(_LISTED)]),
+        Section(
+            "numbers",
+            "The numbers",
+            [*([cut] if len(table.rows) > _LISTED else []), table.first(_LISTED)],
+            closed=len(table.rows) > _OPEN,
+        ),
         Section("method", "How it was computed", [" ".join(_method(matrix, unit))], closed=True),
         *_again(command),
     ]
@@ -132,6 +138,9 @@ def matrix_findings(matrix: DistanceMatrix) -> list[str]:
         level = f"{100 * (matrix.confidence or 0.0):g} % {'simultaneous ' if matrix.simultaneous else ''}intervals"
         which = f"their {level} exclude 0" if n else f"all {level} include 0"
         findings.append(f"{n:,} of {m:,} pairs differ significantly: {which}.{_by_name(matrix, n, m)}")
+        if n and m > 1 and not matrix.simultaneous:
+            false = max(round((1.0 - (matrix.confidence or 0.0)) * m), 1)
+            findings[-1] += f" Between equal processes, up to about {false:,} of {m:,} would do so by chance."
     if matrix.tests is not None:
         # Each pair once: a symmetric matrix has both.
         tested = matrix.adjusted[np.triu_indices(len(matrix.labels), 1)] if matrix.symmetric else matrix.adjusted
@@ -198,7 +207,8 @@ def _matrix_pictures(matrix: DistanceMatrix) -> list[Section]:
     from scipy.cluster.hierarchy import dendrogram
 
     drawn = dendrogram(matrix.linkage(), no_plot=True)
-    order, links = drawn["leaves"], (drawn["dcoord"], drawn["icoord"])
+    heights = np.maximum(np.array(drawn["dcoord"]) - matrix.shift, 0.0).tolist()  # of distances that are not shifted
+    order, links = drawn["leaves"], (heights, drawn["icoord"])
     labels = [matrix.labels[i] for i in order]
     top = max(map(max, links[0])) or 1.0  # all distances may be 0
     circles = "" if matrix.confidence is None else " Circles show the uncertainty of the distances of a process."

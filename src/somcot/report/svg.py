@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from somcot.cells import Cells
 from somcot.contributions import Findings
 from somcot.plumbing.arrays import Bools, Floats
-from somcot.plumbing.html import escape, place_labels, pull, shortened
-from somcot.plumbing.text import LONGEST, figure, label_text
+from somcot.plumbing.html import escape, place_labels, pull
+from somcot.plumbing.text import LONGEST, figure, label_text, label_texts
 from somcot.samples import Samples
 
 __all__ = [
@@ -62,11 +62,11 @@ def heat_map(
     # Cells first, so that labels are drawn on top.
     parts = [_shade(values, cell, np.zeros(values.shape, np.bool_) if chance is None else chance)]
     size = min(cell - 2, 12)
-    for i, label in enumerate(rows):
-        parts.append(f'<text x="-6" y="{(i + 0.5) * cell:g}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
-    for j, label in enumerate(columns):
+    for i, label in enumerate(label_texts(rows)):
+        parts.append(f'<text x="-6" y="{(i + 0.5) * cell:g}" dy=".35em" text-anchor="end">{escape(label)}</text>')
+    for j, label in enumerate(label_texts(columns)):
         place = f"translate({(j + 0.5) * cell:g} {n * cell + 6}) rotate(-90)"
-        parts.append(f'<text transform="{place}" dy=".35em" text-anchor="end">{_shown(label)}</text>')
+        parts.append(f'<text transform="{place}" dy=".35em" text-anchor="end">{escape(label)}</text>')
     frame = f'<rect width="{m * cell}" height="{n * cell}" class="frame"/>'
     body = f'<g transform="translate({left} 6)" font-size="{size}">{frame}{"".join(parts)}</g>'
     return svg(left + m * cell + 8, 6 + n * cell + below, body, title)
@@ -141,10 +141,10 @@ def bars(values: Floats, labels: Sequence[Hashable], *, title: str, unit: str, c
     left, width, row = _label_room(labels, 12), 300, 20
     top = float(values.max()) or 1.0
     parts = []
-    for i, (label, value) in enumerate(zip(labels, values.tolist(), strict=True)):
+    for i, (label, value) in enumerate(zip(label_texts(labels), values.tolist(), strict=True)):
         y = i * row
         parts.append(
-            f'<text x="{left - 6}" y="{y + 10}" dy=".35em" text-anchor="end">{_shown(label)}</text>'
+            f'<text x="{left - 6}" y="{y + 10}" dy=".35em" text-anchor="end">{escape(label)}</text>'
             f'<rect x="{left}" y="{y + 3}" width="{max(value / top * width, 0.5):.1f}" height="{row - 6}" '
             f'class="{classes}"/><text x="{left + value / top * width + 6:.1f}" y="{y + 10}" dy=".35em" '
             f'class="soft">{_number(value)}{unit}</text>'
@@ -247,7 +247,7 @@ class _Arrow(NamedTuple):
 
 def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrows: Sequence[_Arrow], title: str) -> str:
     """States on a circle, their labels outside, and arrows between them; `looks` are attributes of the dots."""
-    n, names = len(labels), [shortened(label, 22) for label in labels]
+    n, names = len(labels), label_texts(labels, 22)
     radius = max(90.0, 8.0 * n)  # labels of neighbours are at least a line apart
     room = 50.0 + 7.2 * max(map(len, names), default=0)
     # Half a place from the top, where labels of two neighbours would meet.
@@ -267,8 +267,13 @@ def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrow
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{sizes[i]:.1f}" {looks[i]}/><text x="{x + reach * across:.1f}" '
             f'y="{y + reach * down:.1f}" dy="{dy}" text-anchor="{anchor}">{escape(name)}</text>'
         )
-    body = f'<g font-size="13">{"".join(parts)}</g>'
-    return svg(2 * (room + radius), 2 * radius + 108, body, title, fluid=True)
+    # As high as the states, their loops and labels: two states lie side by side.
+    beyond = np.array([sizes[i] + (50.0 if i in loops else 24.0) for i in range(n)])
+    ends = places[:, 1] + beyond * out[:, 1]
+    above = float(np.min(ends, initial=radius + 54.0)) - 24.0
+    height = float(np.max(ends, initial=radius + 54.0)) + 24.0 - above
+    body = f'<g font-size="13" transform="translate(0 {-above:.1f})">{"".join(parts)}</g>'
+    return svg(2 * (room + radius), height, body, title, fluid=True)
 
 
 def _arrow(arrow: _Arrow, places: Floats, sizes: Floats, out: Floats, radius: float) -> str:
@@ -334,7 +339,9 @@ def sequences(samples: Samples, shades: Mapping[Hashable, str], *, lines: int, s
 
 def svg(width: float, height: float, body: str, title: str, *, fluid: bool = False, fit: bool = False) -> str:
     """An SVG element; `fluid` fills the available width, `fit` shrinks to it."""
-    size = 'class="fluid"' if fluid else f'width="{width:g}" height="{height:g}"' + (' class="fit"' if fit else "")
+    # Small pictures are not blown up: letters would be larger than those of the page.
+    fluid_size = f'class="fluid" style="max-width:{min(620.0, 1.2 * width):g}px"'
+    size = fluid_size if fluid else f'width="{width:g}" height="{height:g}"' + (' class="fit"' if fit else "")
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" {size} role="img" aria-label="{escape(title)}" font-size="12">'
         f"{body}</svg>"
@@ -459,7 +466,7 @@ def _legend(names: tuple[str, str]) -> str:
 
 def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence[Hashable], top: str) -> str:
     """A tree from `dcoord` and `icoord` of SciPy's ``dendrogram``; `top` is the value at the end of its axis."""
-    names = [label_text(label, 30) for label in labels]
+    names = label_texts(labels, 30)
     step, width, room = 20, 300, 20 + 7 * max(map(len, names))
     largest = max(map(max, heights)) or 1.0
     parts = []
@@ -500,7 +507,7 @@ def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator
     """Labels next to the points of the map, with a line to labels that were moved away."""
     from somcot.many.record import joint_labels
 
-    names = joint_labels(spots, [label_text(label, 18) for label in labels], 0.04)
+    names = joint_labels(spots, label_texts(labels), 0.04)
     widths = np.array([6.6 * len(text) for _, text in names])
     corners = place_labels(spots, [k for k, _ in names], widths, 14.0, np.array([0.0, 0.0, 520.0, height]))
     for (k, text), width, (x, y) in zip(names, widths.tolist(), corners.tolist(), strict=True):
