@@ -98,7 +98,7 @@ class Aligned(NamedTuple):
 class MatchInterval(NamedTuple):
     """A `Match` with the ends of an interval for its probability, from `Result.matches(confidence=...)`.
 
-    `determined` is False where other optimal couplings match the state differently.
+    `determined` is False where other optimal couplings match the state differently, or may do so within the noise.
     """
 
     x: Hashable

@@ -16,6 +16,7 @@ from scipy.stats import fisher_exact, hypergeom
 
 import somcot
 from somcot import report
+from somcot.inference import findings
 from somcot.inference.findings import count_visits, hypergeometric_pvalues, log_factorial
 from somcot.inference.strata import strata_of
 from somcot.recorded.pair_counts import add_entries, locate_steps, occurrences
@@ -315,6 +316,28 @@ def test_ties_are_not_determined() -> None:
     tied = somcot.distance(x, y, np.ones((2, 3)), discount=0.9).matches(confidence=0.9)
     assert [m.determined for m in tied] == [False, False]
     assert str(tied[0]) == "A: not determined"
+
+
+def test_ties_that_noise_hides() -> None:
+    """States of one block tie in the truth; recordings seem to determine what half-samples alone would believe."""
+    blocks, weights = np.array([[0.5, 0.35, 0.15], [0.15, 0.5, 0.35], [0.35, 0.15, 0.5]]), np.array([0.8, 0.2])
+    other = np.array([[0.4, 0.4, 0.2], [0.2, 0.4, 0.4], [0.4, 0.2, 0.4]])
+    x = somcot.MarkovChain(blocks, np.full(3, 1 / 3))
+    y = somcot.MarkovChain(np.kron(other, np.ones((2, 1)) * weights), np.kron(np.full(3, 1 / 3), weights))
+    cost = 1.0 - np.repeat(np.eye(3), 2, axis=1)
+    exact = somcot.distance(x, y, cost, discount=0.9)
+    assert exact.makeup is not None
+    sides = exact.makeup.x.probabilities, exact.makeup.y.probabilities
+    draws = 1e-7 * np.random.default_rng(1).random((8, 3, 6))
+    plans = np.stack([findings._optimal(exact, *sides, change).encoder for change in draws])
+    contained = []
+    for seed in range(0, 12, 2):
+        recorded = x.sample(200, 25, rng=seed + 1), y.sample(200, 25, rng=seed + 2)
+        for match in somcot.distance(*recorded, cost, discount=0.9).matches(confidence=0.9):
+            tied = plans[:, match.x, match.y]  # type: ignore[index]
+            assert tied.max() - tied.min() > 0.05
+            contained.append(match.low <= tied.min() and tied.max() <= match.high)
+    assert sum(contained) >= 14  # of 18; 9 with half-samples alone
 
 
 def test_matches_need_what_they_are_made_of() -> None:

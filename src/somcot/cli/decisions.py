@@ -359,7 +359,9 @@ def sample_size(
         )  # fmt: skip
     notes = notes_of(messages, pilot, pilot)
     content = {
-        "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences, "effect": effect,
+        "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences,
+        "interval": plan.interval._asdict(),
+        "effect": effect,
         "power": power, "confidence": confidence, "kind": kind, "share": plan.share, "discount": discount, "cost": cost,
         "extrapolated": plan.extrapolated, "error": plan.error, "seed": seed,
         "points": [point._asdict() for point in plan.points],

@@ -7,8 +7,9 @@ similar rows are equal, nor rely on half-samples near a kink.
 
 **Planning.** `sample_size` simulates the test itself. One side is drawn from the pilot's own sequences, the other from
 the same sequences with a planned change: where it strikes, the sequence goes on like another pilot sequence from there.
-The size of the change is chosen so that the distance of the two chains is the `effect`. With memory, later steps change
-too, as other pilot sequences are followed more often; rows change by what the pilot shows of that beyond chance.
+The size of the change is chosen so that the distance of the first-order projections, without the noise of the pilot, is
+the `effect`. With memory, later steps change too, as other pilot sequences are followed more often; rows change by what
+the pilot shows of that beyond chance.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
-from somcot.inference.intervals import SLOPE, Evidence, equivalence_pvalue
+from somcot.inference.intervals import SLOPE, SPLITS, Evidence, equivalence_pvalue, interval_of
 from somcot.inference.model import Homogeneity, kept_shares, towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
-from somcot.inference.statistics import PowerCurve, PowerPoint, permute
+from somcot.inference.statistics import PowerCurve, PowerPoint, bracketed, permute
 from somcot.inference.strata import discount_for
 from somcot.inference.units import SEQUENCES, WholeSequences
 from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
@@ -42,7 +43,7 @@ from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
 from somcot.recorded.transforms import times_reached
-from somcot.result import Result
+from somcot.result import ConfidenceInterval, Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 
@@ -126,10 +127,9 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
 # --- Planning
 
 KINDS = ("rows", "row", "exits", "initial")
-_FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
-_TESTS = 480  # tests in all
 _PERMUTATIONS = 199
 _PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
+_PLANNED = 0.9  # level of the interval of the planned number
 _POOL = 4000  # changed sequences from which those of a test are drawn
 _MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
 
@@ -142,6 +142,8 @@ class SampleSize:
     ----------
     n_sequences : int
         Sequences per side.
+    interval : ConfidenceInterval
+        Of that number, for the noise of the pilot: 90 %, from half-samples of it. Small pilots leave more open.
     effect, power, confidence, kind, discount
         As given to `sample_size`.
     share : float
@@ -157,6 +159,7 @@ class SampleSize:
     """
 
     n_sequences: int
+    interval: ConfidenceInterval
     effect: float
     power: float
     confidence: float
@@ -180,11 +183,12 @@ class SampleSize:
         return view("sample_size.plot")(self, ax=ax)
 
     def __str__(self) -> str:
-        about = "about " if self.extrapolated else ""
+        about, (low, high, level) = "about " if self.extrapolated else "", self.interval
         return (
             f"{about}{self.n_sequences:,} sequences per side find a distance of {self.effect:g} ({_WHAT[self.kind]}) "
             f"with probability {self.power:g} at confidence {self.confidence:g} (Monte-Carlo error {self.error:.2g}, "
-            f"{sum(point.n_simulations for point in self.points):,} simulated tests)"
+            f"{sum(point.n_simulations for point in self.points):,} simulated tests); the pilot leaves open whether it "
+            f"takes {low:,.0f} or {high:,.0f} ({100 * level:g} % interval)"
         )
 
     def table(self) -> Table:
@@ -226,18 +230,16 @@ def sample_size(
 
     The test is simulated: recordings of one side consist of sequences of the pilot, drawn with replacement, those of
     the other side of the same sequences with a change of the given kind. So memory, lengths and rare states are those
-    of the pilot, and the plan is as good as the pilot is typical. Few sequences with many different transitions go on
-    like any other in the same state, unless they clearly have memory. For a power of 0.8, three pilots of 300 sequences
-    (60 long ones) realised 0.76 to 0.87 in 7 of 12 families. A small pilot exaggerates how far a change leads, which
-    gave 0.91, 0.91 and 0.95; it does not show weak memory (0.40 with hidden regimes), nor long tails of the lengths
-    (0.47 to 1.00). With 20,000 sequences or more, the planned change was right within 4 % in six families.
+    of the pilot, and the plan is as good as the pilot is typical: its `interval` says how much that matters. Few
+    sequences with many different transitions go on like any other in the same state, unless they clearly have memory.
 
     Parameters
     ----------
     pilot : Samples
         A recording with at least 10 sequences.
     effect : float
-        The distance that the test shall find, in units of the cost.
+        The distance that the test shall find, as `somcot.distance` estimates it: that of the first-order projections,
+        in units of the cost.
     power : float
         Probability of finding it.
     confidence : float
@@ -275,16 +277,20 @@ def sample_size(
     n_states = pilot.n_states
     table = costs.check_cost(np.asarray(costs.between(cost, side, pilot)), n_states, n_states)
     change = _Change.of(pilot, chain, kind, state)
-    share = _calibrated(change, chain, table, gamma, effect)
+    least, span = float(table.min()), float(np.ptp(table)) or 1.0
+    unit = (table - least) / span
+    share, ends = _calibrated(change, unit, gamma, (effect - least) / span, seed)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
     changed = change.sequences(change.chain(chain, share), share, seed)
-    planned = _Planned(original, changed, _unit(table), gamma, 1.0 - confidence, seed, threads)
-    points = _search(planned, power, pilot.n_episodes)
+    planned = _Planned(original, changed, unit, gamma, 1.0 - confidence, seed, threads)
+    most = max(int(_MOST_TRANSITIONS * original.n_episodes / original.n_transitions), 2 * SEQUENCES)
+    points = bracketed(planned.found, power, pilot.n_episodes, (SEQUENCES, most))
     curve = PowerCurve.fitted(points, power)
     n = curve.solved(power)
+    interval = ConfidenceInterval(n * ends[0] ** 2, n * ends[1] ** 2, _PLANNED)
     return SampleSize(
-        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, points, (curve.intercept, curve.slope),
-        extrapolated=not points[0].n <= n <= points[-1].n, error=curve.error(n),
+        max(n, SEQUENCES), interval, effect, power, confidence, kind, share, gamma, points,
+        (curve.intercept, curve.slope), not points[0].n <= n <= points[-1].n, curve.error(n),
     )  # fmt: skip
 
 
@@ -324,8 +330,7 @@ class _Change:
         Few sequences with many transitions seem to have a memory that they do not have, and with it more noise.
         """
         pilot = self.pilot
-        entries = len(np.unique(pilot.now.astype(np.int64) * pilot.n_states + pilot.following))
-        return pilot.n_episodes >= _PER_ENTRY * entries or permutation.has_memory(pilot)
+        return pilot.n_episodes >= _PER_ENTRY * len(pilot.pair_counts.values) or permutation.has_memory(pilot)
 
     @classmethod
     def of(cls, pilot: Samples, chain: MarkovChain, kind: str, state: Hashable) -> _Change:
@@ -357,9 +362,8 @@ class _Change:
     def chain(self, original: MarkovChain, share: float) -> MarkovChain:
         """The chain after the change."""
         P: Any = original.transition
-        P = np.asarray(P if isinstance(P, np.ndarray) else P.toarray(), dtype=np.float64)
+        P = self._followed(np.asarray(P if isinstance(P, np.ndarray) else P.toarray(), dtype=np.float64), share)
         initial = np.asarray(original.initial)
-        P = self._followed(P, share)
         if self.kind == "initial":
             visits = self.pilot.visits / self.pilot.n_transitions
             return MarkovChain(P, (1 - share) * initial + share * visits, states=original.states, normalize=True)
@@ -466,29 +470,42 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
     )  # fmt: skip
 
 
-def _unit(table: Floats) -> Floats:
-    unit: Floats = (table - table.min()) / (float(np.ptp(table)) or 1.0)
-    return unit
+def _calibrated(
+    change: _Change, unit: Floats, discount: float, effect: float, seed: int
+) -> tuple[float, tuple[float, float]]:
+    """The share for which the distance is `effect`, on the unit scale, and the ends of its interval over that distance.
 
+    The distance of the changed pilot from the pilot also counts the noise of its rows. Halves of the pilot have twice
+    as much, and a change that is planned is no kink: what they have more is subtracted.
+    """
 
-def _calibrated(change: _Change, chain: MarkovChain, table: Floats, discount: float, effect: float) -> float:
-    """How often the change has to strike for the distance to be `effect`."""
+    def reached(part: _Change, share: float) -> float:
+        chain = part.pilot.chain(check=False)
+        return policy_iteration.solve(Problem(chain, part.chain(chain, share), unit, discount), threads=1).distance
 
-    def reached(share: float) -> float:
-        problem = Problem(chain, change.chain(chain, share), table, discount)
-        return policy_iteration.solve(problem, threads=1).distance
+    def solved(target: float) -> float:
+        low, high = 0.0, 1.0
+        while high - low > 2e-3 * high:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if reached(change, middle) < target else (low, middle)
+        return high
 
-    low, high = 0.0, 1.0
-    most = reached(high)
+    most = reached(change, 1.0)
     if most <= effect:
         raise ValueError(
-            f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at most; "
-            "choose a smaller effect or another kind"
+            f"effect: found {effect:g} times the range of the cost, but a change of kind {change.kind!r} reaches "
+            f"{most:.3g} at most; choose a smaller effect or another kind"
         )
-    while high - low > 2e-3 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if reached(middle) < effect else (low, middle)
-    return high
+    share, rng = solved(effect), np.random.default_rng([seed, 5])
+    halves = [
+        reached(replace(change, pilot=change.pilot.take(np.sort(part))), share)
+        for _ in range(SPLITS)
+        for part in np.array_split(rng.permutation(change.pilot.n_episodes), 2)
+    ]
+    evidence = Evidence(reached(change, share), float(np.mean(halves)), float(np.std(halves, ddof=1)))
+    distance, (_, low, high) = max(evidence.straight, 1e-9), interval_of(evidence, _PLANNED)
+    # Distances of small changes are proportional to the share. If noise makes most of it, the share is the largest one.
+    return solved(effect * evidence.plugin / distance), (low / distance, high / distance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -512,30 +529,3 @@ class _Planned:
             groups = Groups(WholeSequences.of([x, y]), self.cost, self.discount)
             found += permute(groups, self.seed + k, _PERMUTATIONS, threads=self.threads).pvalue <= self.level
         return found
-
-
-def _search(planned: _Planned, power: float, n: int) -> tuple[PowerPoint, ...]:
-    """Simulate the test at numbers of sequences, `n` first, that approach the one with the requested power."""
-    steps = planned.original.n_transitions / planned.original.n_episodes
-    most = max(int(_MOST_TRANSITIONS / steps), 2 * SEQUENCES)
-    n = min(max(n, SEQUENCES), most)
-    found: dict[int, list[int]] = {}  # tests that found the change, and all tests
-    points: tuple[PowerPoint, ...] = ()
-    low = high = None
-    while sum(point.n_simulations for point in points) < _TESTS:
-        tests = _FIRST if low is None or high is None else _SIMULATIONS
-        own = found.setdefault(n, [0, 0])
-        own[0] += planned.found(n, range(own[1], own[1] + tests))
-        own[1] += tests
-        points = tuple(PowerPoint(k, own[0] / own[1], own[1]) for k, own in sorted(found.items()))
-        low = max((p.n for p in points if p.power < power), default=None)
-        high = min((p.n for p in points if p.power >= power), default=None)
-        if high is None or low is None:
-            following = 3 * n if high is None else n // 3  # until the power is bracketed
-        else:
-            following = PowerCurve.fitted(points, power).solved(power)
-        following = min(max(following, SEQUENCES), most)
-        if following == n and (high is None or low is None):
-            break
-        n = following
-    return points

@@ -353,6 +353,7 @@ _SPLITS = 20  # into halves
 _FEW_PAIRS = 400  # pairs of states up to which all solves take a fraction of a second
 _PLANS = 4  # optimal plans of slightly changed costs, which differ where plans tie
 _SMALL = 1e-7  # change of the costs, relative to their range
+_NOISY = 10  # plans of costs that are changed by noise
 _TIED = 0.05  # difference of probabilities between optimal plans above which a match is not determined
 _SLOW = 1.0 / (np.sqrt(2.0) - 1.0)  # bias of the whole, in units of how much more biased its halves are
 
@@ -368,23 +369,24 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
         )
     sides = makeup.x.support, makeup.y.support
     visited = result.state_law.sum(axis=1)
-    centre = _encoder(result, *(side.probabilities for side in sides))
-    tied = _tied(result, centre)
+    centre = _optimal(result, *(side.probabilities for side in sides))
+    best = result.encoder.argmax(axis=1)
+    determined = _tied(result, centre.encoder)[np.arange(len(best)), best] <= _TIED
     low = high = result.encoder
     models: tuple[Model, Model] | None = getattr(result.details, "models", None)
     if result.n_samples and models is None:
         raise ValueError("confidence: a result that was loaded from a file has no recordings; compute it again")
     if models is not None and result.n_samples:
-        low, high = _ends(result, models, centre, confidence)
+        low, high, plans = _ends(result, models, centre, confidence)
+        determined &= (plans.argmax(axis=2) == best).all(axis=0)
     for note in result.notes:
         if isinstance(note, Note) and note.code == "fitted-model":  # their errors are not in the intervals
             warn(note, DataWarning)
-    best = result.encoder.argmax(axis=1)
     return [
         MatchInterval(
             result.states_x[i], result.states_y[j], float(result.encoder[i, j]), float(visited[i]),
             min(float(low[i, j]), float(result.encoder[i, j])), max(float(high[i, j]), float(result.encoder[i, j])),
-            bool(tied[i, j] <= _TIED),
+            bool(determined[i]),
         )
         for i in np.argsort(-visited, kind="stable").tolist()
         for j in (int(best[i]),)
@@ -401,43 +403,58 @@ def shown_matches(result: Result) -> list[Match] | list[MatchInterval]:
     return result.matches(interval.level) if known else result.matches()
 
 
-def _encoder(result: Result, p: Floats, q: Floats, cost: Floats | None = None) -> Floats:
-    """The encoder of an optimal coupling of two kernels on the entries of the result; centre rows where unvisited."""
+class _Plan(NamedTuple):
+    """The encoder of an optimal coupling, and the potential of the pairs of states on the unit scale."""
+
+    encoder: Floats
+    V: Floats
+
+
+def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None) -> _Plan:
+    """An optimal coupling of two kernels on the entries of the result; rows of the result where unvisited.
+
+    `change` is added to the unit cost.
+    """
     from somcot.core.pairs import reachable_pairs
     from somcot.plumbing.linear_systems import discounted_occupancy
     from somcot.solvers.policy_iteration import iterate
 
     makeup = result.makeup
     assert makeup is not None
-    table = makeup.cost if cost is None else cost
-    unit = (table - table.min()) / (float(np.ptp(table)) or 1.0)
+    unit = (makeup.cost - makeup.cost.min()) / (float(np.ptp(makeup.cost)) or 1.0)
+    if change is not None:
+        unit = unit + change
+        unit = (unit - unit.min()) / (float(np.ptp(unit)) or 1.0)
     problem = UnitProblem(on_entries_of(makeup.x.support, p), on_entries_of(makeup.y.support, q), unit, result.discount)
     pairs = reachable_pairs(problem)
     solution = iterate(problem, pairs)
     kernel, start = solution.sweep.kernel()
-    law = np.zeros(table.shape)
-    occupancy = discounted_occupancy(kernel, start, result.discount)
-    law[pairs.x, pairs.y] = occupancy
+    law, V = np.zeros((2, *unit.shape))
+    law[pairs.x, pairs.y] = discounted_occupancy(kernel, start, result.discount)
+    V[pairs.x, pairs.y] = solution.V[: len(pairs.x)]
     total = law.sum(axis=1, keepdims=True)
-    return np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder)
+    return _Plan(np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder), V)
 
 
 def _tied(result: Result, centre: Floats) -> Floats:
     """How much each probability differs between optimal plans: those of slightly changed costs are vertices."""
     makeup = result.makeup
     assert makeup is not None
-    # A fixed seed, so that equal results have equal matches.
-    rng, size = np.random.default_rng(0), _SMALL * (float(np.ptp(makeup.cost)) or 1.0)
-    apart = np.zeros(centre.shape)
-    for _ in range(_PLANS):
-        changed = makeup.cost + size * rng.random(makeup.cost.shape)
-        plan = _encoder(result, makeup.x.probabilities, makeup.y.probabilities, changed)
-        apart = np.maximum(apart, np.abs(plan - centre))
-    return apart
+    rng = np.random.default_rng(0)  # a fixed seed, so that equal results have equal matches
+    changes = (_SMALL * rng.random(makeup.cost.shape) for _ in range(_PLANS))
+    plans = [_optimal(result, makeup.x.probabilities, makeup.y.probabilities, change).encoder for change in changes]
+    return np.asarray(np.abs(np.stack(plans) - centre).max(axis=0))
 
 
-def _ends(result: Result, models: tuple[Model, Model], centre: Floats, level: float) -> tuple[Floats, Floats]:
-    """Ends of the intervals of all probabilities."""
+def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: float) -> tuple[Floats, Floats, Floats]:
+    """Ends of the intervals of all probabilities, and the encoders that they contain.
+
+    Where couplings of the true processes tie, as between states that behave alike, noise decides for one of them. The
+    interval contains all that the noise may have excluded: those of costs that are changed by the noise of the
+    potential, without what rows and columns have in common, which changes no coupling.
+    """
+    makeup = result.makeup
+    assert makeup is not None
     recorded = [None if model.samples is None else model.samples for model in models]
     strata: Strata | None = getattr(result.details, "strata", None)
     draws = []
@@ -448,13 +465,19 @@ def _ends(result: Result, models: tuple[Model, Model], centre: Floats, level: fl
         else:
             draws.append(engine.kernels(engine.halve(0, _SPLITS, first=k)[:, 0], own))
         del engine  # its table is large
-    halves = np.stack([_encoder(result, p, q) for p, q in zip(*draws, strict=True)])
-    error = np.sqrt(np.mean((halves - centre) ** 2, axis=0))
-    shift = centre - halves.mean(axis=0)  # towards the truth
+    solved = [_optimal(result, p, q) for p, q in zip(*draws, strict=True)]
+    halves = np.stack([plan.encoder for plan in solved])
+    noise = result.discount * (np.stack([plan.V for plan in solved]) - centre.V)
+    noise -= noise.mean(axis=1, keepdims=True)
+    noise -= noise.mean(axis=2, keepdims=True)
+    sides = makeup.x.probabilities, makeup.y.probabilities
+    plans = np.stack([centre.encoder, *(_optimal(result, *sides, change).encoder for change in noise[:_NOISY])])
+    error = np.sqrt(np.mean((halves - centre.encoder) ** 2, axis=0))
+    shift = centre.encoder - halves.mean(axis=0)  # towards the truth
     reach = -NormalDist().inv_cdf(0.5 - 0.5 * level) * error
-    low = centre - reach + _SLOW * np.minimum(shift, 0.0)
-    high = centre + reach + _SLOW * np.maximum(shift, 0.0)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    low = plans.min(axis=0) - reach + _SLOW * np.minimum(shift, 0.0)
+    high = plans.max(axis=0) + reach + _SLOW * np.maximum(shift, 0.0)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), plans
 
 
 def _engine(side: Data | None, k: int, sides: Sequence[Data | None], strata: Strata | None) -> Engine | None:

@@ -13,7 +13,7 @@ equals the distance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = [
     "FIRST_REFERENCE", "Expansion", "Permuted", "PowerCurve", "PowerPoint", "RowMoments", "RowTests", "Statistics",
-    "Subject",
-    "adjusted_pvalues", "against_known", "chi_squared", "drawn_rows", "main_entries", "permute", "row_tests",
+    "Subject", "adjusted_pvalues", "against_known", "bracketed", "chi_squared",
+    "drawn_rows", "main_entries", "permute", "row_tests",
 ]  # fmt: skip
 
 _TOLERANCE = 1e-6  # of the solution at the centre, relative to the range of the cost; sampling noise is far larger
@@ -496,3 +496,37 @@ class PowerCurve(NamedTuple):
             b = (float(ndtri(inner.mean())) - a) / root.mean()
             return cls(a, float(max(b, 1e-6)), np.diag([0.0, 1.0 / float(information @ root**2)]))
         return cls(float(a), float(b), np.linalg.inv(normal))
+
+
+_FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
+_TESTS = 480  # tests in all
+
+
+def bracketed(
+    found: Callable[[int, range], int], power: float, n: int, ends: tuple[int, int]
+) -> tuple[PowerPoint, ...]:
+    """Simulate a test at numbers of sequences from `ends`, `n` first, that approach the one with the requested power.
+
+    `found` says how many tests, by their numbers, reject with that many sequences.
+    """
+    n = min(max(n, ends[0]), ends[1])
+    rejected: dict[int, list[int]] = {}  # tests that found the change, and all tests
+    points: tuple[PowerPoint, ...] = ()
+    low = high = None
+    while sum(point.n_simulations for point in points) < _TESTS:
+        tests = _FIRST if low is None or high is None else _SIMULATIONS
+        own = rejected.setdefault(n, [0, 0])
+        own[0] += found(n, range(own[1], own[1] + tests))
+        own[1] += tests
+        points = tuple(PowerPoint(k, own[0] / own[1], own[1]) for k, own in sorted(rejected.items()))
+        low = max((p.n for p in points if p.power < power), default=None)
+        high = min((p.n for p in points if p.power >= power), default=None)
+        if high is None or low is None:
+            following = 3 * n if high is None else n // 3  # until the power is bracketed
+        else:
+            following = PowerCurve.fitted(points, power).solved(power)
+        following = min(max(following, ends[0]), ends[1])
+        if following == n and (high is None or low is None):
+            break
+        n = following
+    return points
