@@ -493,8 +493,8 @@ def _calibrated(
     most = reached(change, 1.0)
     if most <= effect:
         raise ValueError(
-            f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at most, in "
-            "units of the range of the cost; choose a smaller effect or another kind"
+            f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at "
+            "most, in units of the range of the cost; choose a smaller effect or another kind"
         )
     share, rng = solved(effect), np.random.default_rng([seed, 5])
     halves = [
