@@ -145,7 +145,7 @@ class SomcotOptions:
         _check_size(cost, discount)
         n_x, n_y = cost.shape
         what = f"counting the transitions of {n_x} x {n_y} states, and fitting chains to them,"
-        remedy = "use steps='paper' or primal_step= and dual_step=, with support='observed'; or merge states"
+        remedy = "only explicit rates are available: steps='paper' or primal_step=, dual_step= and support='observed'"
         require(COUNTED_BYTES * (n_x**2 + n_y**2), what, remedy)
         support: Support = self.support or "observed"
         own = (self.batch_size, self.average, support, self.keep_coupling, self.half_life)
