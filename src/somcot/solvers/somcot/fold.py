@@ -120,7 +120,7 @@ class SomcotOptions:
         if self.half_life is not None and not self.counts:
             raise ValueError("half_life: Algorithm 2 keeps no counts that could be forgotten; use steps='auto'")
         if isinstance(self.steps, Steps) and self.steps.decay and self.decay:
-            raise ValueError(f"decay: found {self.decay}, and {self.steps.decay} in steps; give one of the two")
+            raise ValueError(f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once")
         if self.support is not None:
             checks.check_text("support", self.support, "full", "observed")
         for name, value in checked.items():
