@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import somcot
+from somcot import readers
 from somcot.samples import Samples
 from tests.instances import blocks
 
@@ -131,6 +132,24 @@ def test_graphs_of_chains_and_recordings(data: tuple[somcot.Result, Samples]) ->
     sizes = ax.collections[0].get_sizes()  # in: 2/3 of the time, out: 1/3
     assert (sizes[0] - 30) / (sizes[1] - 30) == pytest.approx(2.0)
     assert somcot.plots.graph(data[1], names=("May", "")).get_title() == "counted steps of May"
+    plt.close("all")
+
+
+def test_graphs_show_where_a_chain_is_in_the_long_run() -> None:
+    networkx = pytest.importorskip("networkx")
+    wheel = networkx.star_graph(30)  # node 0 has all edges
+    wheel.add_edge(29, 30)
+    walk = readers.from_graph(networkx.relabel_nodes(wheel, {0: 30, 30: 0}))
+    ax = somcot.plots.graph(walk)
+    assert ax.get_title() == "occupancy, 20 of 31 states"
+    labels = [text.get_text() for text in ax.texts if text.get_text()]
+    sizes = dict(zip(labels, ax.collections[0].get_sizes(), strict=True))
+    assert {"30", "29", "0"} <= set(labels)  # those with most edges, though two of them are the last
+    assert (sizes["30"] - 30) / (sizes["29"] - 30) == pytest.approx(15.0)
+    # Several components, each with its share of a stationary start.
+    pair = readers.from_graph(networkx.Graph([("a", "b"), ("b", "c"), ("d", "e")]), initial="stationary")
+    sizes = somcot.plots.graph(pair, names=("mine", "")).collections[0].get_sizes() - 30
+    assert sizes / sizes[0] == pytest.approx([1, 2, 1, 1, 1])
     plt.close("all")
 
 
