@@ -186,6 +186,6 @@ def test_a_table_of_edges_is_no_recording(tmp_path: Path) -> None:
     _, *lines = text = ["source,target", "a,b", "b,c"]
     (tmp_path / "roads.csv").write_text("\n".join(text))
     with pytest.raises(ValueError, match=r"for the edges of a graph, remove this line and .* \.edges"):
-        somcot.readers.read_table(tmp_path / "roads.csv")
+        somcot.readers.from_table(tmp_path / "roads.csv")
     (tmp_path / "roads.edges").write_text("\n".join(lines))
     assert read_graph(tmp_path / "roads.edges").states == ("a", "b", "c")
