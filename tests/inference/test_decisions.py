@@ -285,14 +285,13 @@ def test_the_change_has_the_size_of_the_effect() -> None:
     pilot = visits(SHOP, 20_000, 9)
     chain = pilot.chain(check=False)
     change = decisions._Change.of(pilot, chain, "rows", None)
-    share, ends = decisions._calibrated(change, 1.0 - np.eye(4), DISCOUNT, 0.1, 0)
+    share = decisions._calibrated(change, 1.0 - np.eye(4), DISCOUNT, 0.1, 0)
     P = np.array(chain.transition)
     nexts = np.bincount(pilot.following, minlength=4) / pilot.n_transitions
     leaves = pilot.visits > 0
     P[leaves] = (1 - share) * P[leaves] + share * nexts
     changed = MarkovChain(P, chain.initial, states=chain.states)
     assert somcot.distance(chain, changed, discount=DISCOUNT).distance == pytest.approx(0.1, rel=5e-3)
-    assert 0.9 < ends[0] < 1.0 < ends[1] < 1.1
 
 
 def test_noise_of_the_pilot_is_no_change() -> None:
@@ -301,15 +300,8 @@ def test_noise_of_the_pilot_is_no_change() -> None:
     shares = []
     for seed, pilot in enumerate([*(chain.sample(40, 20, rng=k) for k in range(8)), chain.sample(20_000, 20, rng=9)]):
         change = decisions._Change.of(pilot, pilot.chain(check=False), "rows", None)
-        shares.append(decisions._calibrated(change, 1.0 - np.eye(10), DISCOUNT, 0.05, seed)[0])
+        shares.append(decisions._calibrated(change, 1.0 - np.eye(10), DISCOUNT, 0.05, seed))
     assert np.mean(shares[:-1]) == pytest.approx(shares[-1], rel=0.1)
-
-
-def test_small_pilots_leave_more_open(plan: SampleSize) -> None:
-    low, high, level = plan.interval
-    assert 0.4 * plan.n_sequences < low < plan.n_sequences < high < 3 * plan.n_sequences
-    assert level == 0.9
-    assert f"takes {low:,.0f} or {high:,.0f} (90 % interval)" in str(plan)
 
 
 @pytest.mark.parametrize("kind", KINDS)

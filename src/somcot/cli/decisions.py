@@ -360,7 +360,6 @@ def sample_size(
     notes = notes_of(messages, pilot, pilot)
     content = {
         "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences,
-        "interval": plan.interval._asdict(),
         "effect": effect,
         "power": power, "confidence": confidence, "kind": kind, "share": plan.share, "discount": discount, "cost": cost,
         "extrapolated": plan.extrapolated, "error": plan.error, "seed": seed,

@@ -28,7 +28,7 @@ from somcot import costs
 from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
-from somcot.inference.intervals import SLOPE, SPLITS, Evidence, equivalence_pvalue, interval_of
+from somcot.inference.intervals import SLOPE, SPLITS, Evidence, equivalence_pvalue
 from somcot.inference.model import Homogeneity, kept_shares, towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
 from somcot.inference.statistics import PowerCurve, PowerPoint, bracketed, permute
@@ -43,7 +43,7 @@ from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
 from somcot.recorded.transforms import times_reached
-from somcot.result import ConfidenceInterval, Result
+from somcot.result import Result
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration
 
@@ -129,7 +129,6 @@ def _needed(result: Result, evidence: Evidence, offset: float, scale: float, mar
 KINDS = ("rows", "row", "exits", "initial")
 _PERMUTATIONS = 199
 _PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
-_PLANNED = 0.9  # level of the interval of the planned number
 _POOL = 4000  # changed sequences from which those of a test are drawn
 _MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
 
@@ -142,8 +141,6 @@ class SampleSize:
     ----------
     n_sequences : int
         Sequences per side.
-    interval : ConfidenceInterval
-        Of that number, for the noise of the pilot: 90 %, from half-samples of it. Small pilots leave more open.
     effect, power, confidence, kind, discount
         As given to `sample_size`.
     share : float
@@ -159,7 +156,6 @@ class SampleSize:
     """
 
     n_sequences: int
-    interval: ConfidenceInterval
     effect: float
     power: float
     confidence: float
@@ -183,12 +179,11 @@ class SampleSize:
         return view("sample_size.plot")(self, ax=ax)
 
     def __str__(self) -> str:
-        about, (low, high, level) = "about " if self.extrapolated else "", self.interval
+        about = "about " if self.extrapolated else ""
         return (
             f"{about}{self.n_sequences:,} sequences per side find a distance of {self.effect:g} ({_WHAT[self.kind]}) "
             f"with probability {self.power:g} at confidence {self.confidence:g} (Monte-Carlo error {self.error:.2g}, "
-            f"{sum(point.n_simulations for point in self.points):,} simulated tests); the pilot leaves open whether it "
-            f"takes {low:,.0f} or {high:,.0f} ({100 * level:g} % interval)"
+            f"{sum(point.n_simulations for point in self.points):,} simulated tests)"
         )
 
     def table(self) -> Table:
@@ -230,7 +225,7 @@ def sample_size(
 
     The test is simulated: recordings of one side consist of sequences of the pilot, drawn with replacement, those of
     the other side of the same sequences with a change of the given kind. So memory, lengths and rare states are those
-    of the pilot, and the plan is as good as the pilot is typical: its `interval` says how much that matters. Few
+    of the pilot, and the plan is as good as the pilot is typical: memory and long tails need pilots of thousands. Few
     sequences with many different transitions go on like any other in the same state, unless they clearly have memory.
 
     Parameters
@@ -279,7 +274,7 @@ def sample_size(
     change = _Change.of(pilot, chain, kind, state)
     least, span = float(table.min()), float(np.ptp(table)) or 1.0
     unit = (table - least) / span
-    share, ends = _calibrated(change, unit, gamma, (effect - least) / span, seed)
+    share = _calibrated(change, unit, gamma, (effect - least) / span, seed)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
     changed = change.sequences(change.chain(chain, share), share, seed)
     planned = _Planned(original, changed, unit, gamma, 1.0 - confidence, seed, threads)
@@ -287,9 +282,8 @@ def sample_size(
     points = bracketed(planned.found, power, pilot.n_episodes, (SEQUENCES, most))
     curve = PowerCurve.fitted(points, power)
     n = curve.solved(power)
-    interval = ConfidenceInterval(n * ends[0] ** 2, n * ends[1] ** 2, _PLANNED)
     return SampleSize(
-        max(n, SEQUENCES), interval, effect, power, confidence, kind, share, gamma, points,
+        max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, points,
         (curve.intercept, curve.slope), not points[0].n <= n <= points[-1].n, curve.error(n),
     )  # fmt: skip
 
@@ -470,10 +464,8 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
     )  # fmt: skip
 
 
-def _calibrated(
-    change: _Change, unit: Floats, discount: float, effect: float, seed: int
-) -> tuple[float, tuple[float, float]]:
-    """The share for which the distance is `effect`, on the unit scale, and the ends of its interval over that distance.
+def _calibrated(change: _Change, unit: Floats, discount: float, effect: float, seed: int) -> float:
+    """The share for which the distance is `effect`, on the unit scale.
 
     The distance of the changed pilot from the pilot also counts the noise of its rows. Halves of the pilot have twice
     as much, and a change that is planned is no kink: what they have more is subtracted.
@@ -493,8 +485,8 @@ def _calibrated(
     most = reached(change, 1.0)
     if most <= effect:
         raise ValueError(
-            f"effect: found {effect:g} times the range of the cost, but a change of kind {change.kind!r} reaches "
-            f"{most:.3g} at most; choose a smaller effect or another kind"
+            f"effect: found {effect:g}, but a change of kind {change.kind!r} reaches a distance of {most:.3g} at "
+            "most, in units of the range of the cost; choose a smaller effect or another kind"
         )
     share, rng = solved(effect), np.random.default_rng([seed, 5])
     halves = [
@@ -503,9 +495,8 @@ def _calibrated(
         for part in np.array_split(rng.permutation(change.pilot.n_episodes), 2)
     ]
     evidence = Evidence(reached(change, share), float(np.mean(halves)), float(np.std(halves, ddof=1)))
-    distance, (_, low, high) = max(evidence.straight, 1e-9), interval_of(evidence, _PLANNED)
     # Distances of small changes are proportional to the share. If noise makes most of it, the share is the largest one.
-    return solved(effect * evidence.plugin / distance), (low / distance, high / distance)
+    return solved(effect * evidence.plugin / max(evidence.straight, 1e-9))
 
 
 @dataclass(frozen=True, eq=False)

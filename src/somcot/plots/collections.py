@@ -200,8 +200,6 @@ def _leaves(distances: DistanceMatrix) -> NDArray[np.int64]:
 def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
     """Power of the test against the number of sequences per side: the fitted curve and the simulated tests.
 
-    The band is the interval of the planned number.
-
     Parameters
     ----------
     plan : SampleSize
@@ -216,7 +214,6 @@ def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
         error = 1.645 * np.sqrt(point.power * (1.0 - point.power) / point.n_simulations)
         ax.errorbar([point.n], [point.power], error, color="C0", marker="o", mfc="white", capsize=2)
     ax.axhline(plan.power, color="0.6", linewidth=1)
-    ax.axvspan(plan.interval.low, min(plan.interval.high, most), color="C1", alpha=0.15, linewidth=0)
     ax.axvline(plan.n_sequences, color="C1", linewidth=1.5, label=f"{plan.n_sequences:,} sequences per side")
     ax.set(xlabel="sequences per side", ylabel=f"power to find a distance of {plan.effect:g}", ylim=(0, 1.02))
     ax.set_xlim(0, most)

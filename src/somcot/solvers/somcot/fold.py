@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 from somcot import steps as rules
 from somcot.clocks import Clock
 from somcot.couplings import conditional
+from somcot.plumbing import checks
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import (
-    check_count,
-    check_flag,
-    check_kind,
-    check_labels,
-    check_number,
-    check_positive,
-    check_text,
-    is_real,
-)
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.memory import require
 from somcot.result import Details, Maps, Result, Status
@@ -49,8 +40,7 @@ from somcot.streams import check_pairs
 
 __all__ = ["FORMER", "Batch", "Earlier", "Origin", "SomcotOptions", "advance", "finish", "run_kernel", "slices"]
 
-SLICE_SECONDS = 0.025
-COUNTED_SLICE = 1024  # steps of a run that counts
+SLICE_SECONDS, COUNTED_SLICE = 0.025, 1024  # steps of a run that counts
 MOST_STEPS, MOST_BATCH = 10**12, 10**9  # months of computing, and gigabytes
 MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read yet
 
@@ -60,8 +50,7 @@ MOST_PENDING = 1_000_000  # numbers kept for trace rows that have not been read 
 _LEAST_DISCOUNT = 1e-100
 # Bytes for each entry of the tables of states by states, for Algorithm 2 and with fitted chains (measured: 220).
 ITERATED_BYTES, COUNTED_BYTES = 40.0, 240.0
-# The automatic rates of earlier versions: their checkpoints continue with them.
-FORMER = "former"
+FORMER = "former"  # the automatic rates of earlier versions: their checkpoints continue with them
 
 
 @dataclass(frozen=True)
@@ -116,26 +105,24 @@ class SomcotOptions:
     def __post_init__(self) -> None:
         given = self._given()
         checked = {
-            "n_steps": None if self.n_steps is None else check_count("n_steps", self.n_steps, at_most=MOST_STEPS),
+            "n_steps": None if (n := self.n_steps) is None else checks.check_count("n_steps", n, at_most=MOST_STEPS),
             "primal_step": None if self.primal_step is None else given[:3],
             "dual_step": None if self.dual_step is None else given[3:6],
             "decay": given.decay,
-            "batch_size": check_count("batch_size", self.batch_size, at_most=MOST_BATCH),
+            "batch_size": checks.check_count("batch_size", self.batch_size, at_most=MOST_BATCH),
             "steps": _checked_rule(self.steps),
             "average": _checked_share(self.average),
-            "keep_coupling": check_flag("keep_coupling", self.keep_coupling),
-            "half_life": None if self.half_life is None else check_positive("half_life", self.half_life),
+            "keep_coupling": checks.check_flag("keep_coupling", self.keep_coupling),
+            "half_life": None if self.half_life is None else checks.check_positive("half_life", self.half_life),
         }
         if self.half_life is not None and self.half_life < 1.0:
             raise ValueError(f"half_life: found {self.half_life!r}, expected at least 1 transition")
         if self.half_life is not None and not self.counts:
             raise ValueError("half_life: Algorithm 2 keeps no counts that could be forgotten; use steps='auto'")
         if isinstance(self.steps, Steps) and self.steps.decay and self.decay:
-            raise ValueError(
-                f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once, here or in Steps"
-            )
+            raise ValueError(f"decay: found {self.decay}, and {self.steps.decay} in steps; give it once")
         if self.support is not None:
-            check_text("support", self.support, "full", "observed")
+            checks.check_text("support", self.support, "full", "observed")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -157,19 +144,16 @@ class SomcotOptions:
         """The first state of a run that counts."""
         _check_size(cost, discount)
         n_x, n_y = cost.shape
-        require(
-            COUNTED_BYTES * (n_x**2 + n_y**2),
-            f"counting the transitions of {n_x} x {n_y} states, and fitting chains to them,",
-            "only explicit rates are available at this size: use steps='paper' or primal_step= and dual_step=, with "
-            "support='observed'; or merge states",
-        )
+        what = f"counting the transitions of {n_x} x {n_y} states, and fitting chains to them,"
+        remedy = "only explicit rates are available: steps='paper' or primal_step=, dual_step= and support='observed'"
+        require(COUNTED_BYTES * (n_x**2 + n_y**2), what, remedy)
         support: Support = self.support or "observed"
         own = (self.batch_size, self.average, support, self.keep_coupling, self.half_life)
         return CountState.empty(CountSettings(discount, self.n_steps, *own), cost, x.initial, y.initial)
 
     def settings(self, cost: Floats, discount: float) -> RunSettings:
         """Settings of a run of Algorithm 2 with this cost; `n_steps` must be known."""
-        n_steps = check_count("n_steps", self.n_steps)
+        n_steps = checks.check_count("n_steps", self.n_steps)
         # Explicit rates and the paper's radii are in the unit of the cost, automatic ones in that of its range.
         own = self.steps == "paper" or isinstance(self.steps, Steps)
         own = own or self.primal_step is not None or self.dual_step is not None
@@ -247,7 +231,7 @@ def _checked_rule(steps: object) -> str | Steps:
 
 
 def _checked_share(average: object) -> float:
-    if not is_real(average) or not 0.0 < average <= 1.0:  # type: ignore[operator]
+    if not checks.is_real(average) or not 0.0 < average <= 1.0:  # type: ignore[operator]
         raise ValueError(f"average: found {average!r}, expected a share above 0 and at most 1")
     return float(average)  # type: ignore[arg-type]
 
@@ -283,7 +267,7 @@ def advance(state: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> Any:
     x, y : pair of int array_like
         ``(states, next_states)`` of each chain, all of one length.
     """
-    check_kind("state", state, State, CountState)
+    checks.check_kind("state", state, State, CountState)
     batch = _as_batch(state, x, y)
     for after in slices(state, batch):
         state = after
@@ -351,10 +335,10 @@ def finish(
     `status` is by default FINISHED once the planned steps are done, else INTERRUPTED. `earlier` is for Algorithm 2 in
     phases. A ConvergenceWarning follows when the distance is not that of the transitions that were fed.
     """
-    check_kind("state", state, State, CountState)
-    check_kind("status", status, Status, type(None))
-    check_number("seconds", seconds)
-    check_kind("earlier", earlier, Earlier, type(None))
+    checks.check_kind("state", state, State, CountState)
+    checks.check_kind("status", status, Status, type(None))
+    checks.check_number("seconds", seconds)
+    checks.check_kind("earlier", earlier, Earlier, type(None))
     if state.k == 0:
         raise ValueError("state: no step was done yet, so there is nothing to average; feed transitions with advance")
     began = time.perf_counter()
@@ -482,7 +466,7 @@ def _counted_rows(
 
 
 def _labels(name: str, labels: Sequence[Hashable] | None, n: int) -> tuple[Hashable, ...]:
-    return tuple(range(n)) if labels is None else check_labels(name, labels, n)
+    return tuple(range(n)) if labels is None else checks.check_labels(name, labels, n)
 
 
 NO_ROWS = TraceBuffer(1 << 62, 0, np.zeros((0, 0)))
