@@ -375,7 +375,8 @@ def failure_notes(distances: DistanceMatrix) -> list[Note]:
     failed = {(r.i, r.j): r.text for r in distances.reasons if missing[r.i, r.j] and r.text != INTERRUPTED}
     if distances.square:
         # Each pair once. A process that fails with the others also fails with itself, which is no pair.
-        failed = {(i, j): text for (i, j), text in failed.items() if i < j or (i > j and (j, i) not in failed)} or failed
+        once = {(i, j): text for (i, j), text in failed.items() if i < j or (i > j and (j, i) not in failed)}
+        failed = once or failed
     if not failed:
         return []
     of_pairs = [(distances.labels[i], distances.other_labels[j]) for i, j in failed]

@@ -48,7 +48,8 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
     elif not found.square:
         columns = np.arange(len(found.other_labels))
     values, chance = found.values[np.ix_(rows, columns)], found.within_chance
-    image = ax.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=float(np.nanmax(values, initial=0.0)) or 1.0)
+    top = float(np.nanmax(values, initial=0.0)) or 1.0
+    image = ax.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top)
     ax.figure.colorbar(image, ax=ax, label="distance", shrink=0.85)
     if chance is not None and (close := np.argwhere(chance[np.ix_(rows, columns)] & ~np.isnan(values))).size:
         ax.scatter(close[:, 1], close[:, 0], s=8, color="0.45", linewidths=0)
