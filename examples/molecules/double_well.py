@@ -3,7 +3,7 @@ A molecule in a double well
 ===========================
 
 A toy molecule hops between two wells; tilting the potential makes one well deeper. Both systems are recorded as numeric
-vectors, a position and a fast coordinate. Coordinates alone give no interval here; cells do, as in a Markov state model.
+vectors, a position and a fast coordinate. Coordinates alone give no interval here; cells do, as in Markov state models.
 """
 
 import matplotlib.pyplot as plt
