@@ -184,3 +184,33 @@ def test_alignments_need_all_pairs_and_a_discount() -> None:
     assert len(alignment(somcot.distance(stays, somcot.random_walk(2), discount=0.9, pairs="all"))) == 2
     with pytest.raises(ValueError, match="result: found a distance with horizon=3"):
         alignment(somcot.distance(stays, stays, horizon=3))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5), (5, 3)])
+def test_states_with_another_partner_at_the_same_total_are_not_determined(shape: tuple[int, int]) -> None:
+    from itertools import permutations
+
+    for seed in range(12):
+        cost = np.random.default_rng(seed).integers(0, 6, shape) / 6
+        # Nothing moves, so the distance of two states is their cost.
+        x, y = (somcot.MarkovChain(np.eye(n)) for n in shape)
+        found = alignment(somcot.distance(x, y, cost, discount=0.5, pairs="all"))
+        square = np.pad(cost, [(0, max(shape) - n) for n in shape])
+        totals = {order: square[range(max(shape)), order].sum() for order in permutations(range(max(shape)))}
+        best = [order for order, total in totals.items() if total <= min(totals.values()) + 1e-9]
+        # Partners that do not exist are one and the same.
+        partners = [{min(order[i], shape[1]) for order in best} for i in range(shape[0])]
+        assert all(pair.y in partners[int(str(pair.x))] for pair in found)
+        assert [pair.determined for pair in found] == [len(partners[int(str(pair.x))]) == 1 for pair in found]
+
+
+def test_only_exchangeable_members_of_the_karate_club_are_not_determined() -> None:
+    nx = pytest.importorskip("networkx")
+    club, order = nx.karate_club_graph(), np.random.default_rng(0).permutation(34).tolist()
+    copy = nx.relabel_nodes(club, dict(enumerate(order)))
+    x, y = (somcot.readers.from_graph(g, weight=None, initial="stationary") for g in (club, copy))
+    found = alignment(somcot.distance(x, y, "neighbourhood", discount=0.9, pairs="all"))
+    same = list(nx.isomorphism.GraphMatcher(club, club).isomorphisms_iter())
+    twins = {v for v in club if any(images[v] != v for images in same)}
+    assert {pair.x for pair in found if not pair.determined} == twins
+    assert all(pair.y == order[int(str(pair.x))] for pair in found if pair.determined)

@@ -162,6 +162,8 @@ def test_costs_that_are_none() -> None:
 
 
 def test_names_that_are_nearly_right_get_a_hint() -> None:
+    with pytest.raises(ValueError, match=r"lambda x, y: costs\.neighbourhood\(x, y, attribute='atom'\)"):
+        costs.between("neighbourhood:atom", *walks())
     with pytest.raises(ValueError, match="mean rewards are 'features'"):
         somcot.distance(somcot.random_walk(2), somcot.random_walk(2), "reward", discount=0.9)
     sized = somcot.MarkovChain(np.eye(2), states=["a", "b"], attributes={"size": [1, 2]})

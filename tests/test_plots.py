@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import somcot
+from somcot import readers
 from somcot.samples import Samples
 from tests.instances import blocks
 
@@ -131,6 +132,24 @@ def test_graphs_of_chains_and_recordings(data: tuple[somcot.Result, Samples]) ->
     sizes = ax.collections[0].get_sizes()  # in: 2/3 of the time, out: 1/3
     assert (sizes[0] - 30) / (sizes[1] - 30) == pytest.approx(2.0)
     assert somcot.plots.graph(data[1], names=("May", "")).get_title() == "counted steps of May"
+    plt.close("all")
+
+
+def test_graphs_show_where_a_chain_is_in_the_long_run() -> None:
+    networkx = pytest.importorskip("networkx")
+    wheel = networkx.star_graph(30)  # node 0 has all edges
+    wheel.add_edge(29, 30)
+    walk = readers.from_graph(networkx.relabel_nodes(wheel, {0: 30, 30: 0}))
+    ax = somcot.plots.graph(walk)
+    assert ax.get_title() == "occupancy, 20 of 31 states"
+    labels = [text.get_text() for text in ax.texts if text.get_text()]
+    sizes = dict(zip(labels, ax.collections[0].get_sizes(), strict=True))
+    assert {"30", "29", "0"} <= set(labels)  # those with most edges, though two of them are the last
+    assert (sizes["30"] - 30) / (sizes["29"] - 30) == pytest.approx(15.0)
+    # Several components, each with its share of a stationary start.
+    pair = readers.from_graph(networkx.Graph([("a", "b"), ("b", "c"), ("d", "e")]), initial="stationary")
+    of_pair = somcot.plots.graph(pair, names=("mine", "")).collections[0].get_sizes() - 30
+    assert of_pair / of_pair[0] == pytest.approx([1, 2, 1, 1, 1])
     plt.close("all")
 
 
@@ -288,3 +307,19 @@ def test_a_dendrogram_of_estimates_is_on_the_scale_of_the_distances() -> None:
     assert found.shift > 0.0  # some uncut estimates of equal processes are negative
     heights = max(max(line.get_xdata()) for line in somcot.plots.dendrogram(found).get_lines())
     assert heights == pytest.approx(max(found.linkage()[-1, 2] - found.shift, 0.0))
+
+
+def test_cells_of_a_matrix_that_chance_explains_have_a_dot_and_all_names_are_visible() -> None:
+    walks = {"cold": 0.3, "cold2": 0.3, "shifted": 0.5, "shifted2": 0.5, "warm": 0.7, "warm2": 0.7}
+    data = {name: somcot.random_walk(5, p).sample(60, 40, rng=k) for k, (name, p) in enumerate(walks.items())}
+    found = somcot.distance_matrix(data, discount=0.9, confidence=0.9)
+    figure, panels = plt.subplots(1, 3, figsize=(14, 4), dpi=80, layout="constrained")
+    ax = somcot.plots.matrix(found, ax=panels[0], ordered=False)
+    somcot.plots.dendrogram(found, ax=panels[1])
+    somcot.plots.embedding(found, ax=panels[2])
+    figure.canvas.draw()
+    assert found.within_chance is not None
+    dots = {(int(i), int(j)) for j, i in np.asarray(ax.collections[0].get_offsets())}
+    assert dots == set(map(tuple, np.argwhere(found.within_chance).tolist())) == {(i, i ^ 1) for i in range(6)}
+    assert min(label.get_window_extent().x0 for label in ax.get_yticklabels()) > 0
+    plt.close("all")

@@ -49,7 +49,7 @@ print(result)
 # Distance 0, as for every renamed copy. The converse does not hold: like a Weisfeiler-Lehman test, the walk cannot tell
 # regular graphs of one degree apart. The metric measures the difference of every pair of members, and
 # `couplings.alignment` finds the assignment with the smallest total. Members with the same neighbours cannot be
-# distinguished.
+# distinguished: they are not `determined`.
 
 
 def share_matched(graph: nx.Graph) -> float:

@@ -463,7 +463,8 @@ def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost
 
     States with equal labels must cost at most half the mean cost of random pairs, averaged over the occupancy. If
     states are numbered from 0 and one side has more of them, for most states no other state may cost less either:
-    clusters numbered along a line are near the equally numbered ones of another clustering, but not the same.
+    clusters numbered along a line are near the equally numbered ones of another clustering, but not the same. Without
+    shared labels a cost that differs between pairs, such as the degrees of nodes, does not look at labels.
 
     Parameters
     ----------
@@ -479,10 +480,14 @@ def names_count(states_x: Sequence[Hashable], states_y: Sequence[Hashable], cost
     >>> along = np.abs(np.subtract.outer(np.linspace(-1, 1, 8), np.linspace(-1, 1, 6)))
     >>> names_count(range(8), range(6), along, np.full((8, 6), 1 / 48))
     False
+    >>> names_count("ab", "cd", cost, law), names_count("ab", "cd", np.ones((2, 2)), law)
+    (False, True)
     """
     place = {label: j for j, label in enumerate(states_y)}
     shared = [(i, place[label]) for i, label in enumerate(states_x) if label in place]
-    i, j = np.array(shared, dtype=np.int64).reshape(-1, 2).T
+    if not shared:
+        return float(np.ptp(cost)) == 0.0
+    i, j = np.array(shared, dtype=np.int64).T
     # Costs above their minimum: a constant in the cost must not affect the comparison.
     above, in_x, in_y = cost - cost.min(), law.sum(axis=1), law.sum(axis=0)
     # Weighted by visits: rare states must not decide.

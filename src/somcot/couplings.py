@@ -88,11 +88,15 @@ class Match(NamedTuple):
 
 
 class Aligned(NamedTuple):
-    """A state of X, the state of Y assigned to it, and the distance of the processes started in the two."""
+    """A state of X, the state of Y assigned to it, and the distance of the processes started in the two.
+
+    `determined` is False where another assignment with the same total gives the state another partner, or none.
+    """
 
     x: Hashable
     y: Hashable
     distance: float
+    determined: bool
 
 
 class MatchInterval(NamedTuple):
@@ -229,7 +233,8 @@ def alignment(result: Result) -> list[Aligned]:
 
     The distance of two states is that of the processes started in them (`somcot.metric`). Such an assignment aligns
     the nodes of two graphs; `Result.matches` follows the coupling instead and may use a state several times. If the
-    numbers of states differ, the surplus states of the larger side remain without a partner.
+    numbers of states differ, the surplus states of the larger side remain without a partner. Nodes with the same
+    neighbours can be exchanged; `Aligned.determined` is False for these.
 
     Parameters
     ----------
@@ -262,11 +267,36 @@ def alignment(result: Result) -> list[Aligned]:
         )
     # From accumulated costs to the mean cost per step.
     metric = (1.0 - result.discount) * V
-    rows, columns = linear_sum_assignment(metric)
+    # Surplus states have partners that do not exist, at no cost.
+    square = np.zeros((max(metric.shape), max(metric.shape)))
+    square[: metric.shape[0], : metric.shape[1]] = metric
+    partner = linear_sum_assignment(square)[1]
+    determined = ~_exchangeable(square, partner)
     return [
-        Aligned(result.states_x[i], result.states_y[j], float(metric[i, j]))
-        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        Aligned(result.states_x[i], result.states_y[partner[i]], float(metric[i, partner[i]]), bool(determined[i]))
+        for i in range(metric.shape[0])
+        if partner[i] < metric.shape[1]
     ]
+
+
+def _exchangeable(cost: Floats, partner: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Rows that have another partner in some other assignment of the same total, which is the smallest."""
+    from scipy.sparse.csgraph import connected_components
+
+    least = 1e-9 * float(np.abs(cost).max(initial=0.0))
+    # What it costs if row i takes the partner of row k. Other optimal assignments are cycles of total 0.
+    more = cost[:, partner] - cost[np.arange(len(cost)), partner][:, None]
+    price = np.zeros(len(cost))
+    for _ in range(len(cost)):  # Bellman and Ford; there is no negative cycle
+        lower = (price[:, None] + more).min(axis=0)
+        done = float((price - lower).max(initial=0.0)) <= 1e-3 * least
+        price = lower
+        if done:
+            break
+    # Relative to the prices no step is negative, so a cycle of total 0 has only steps of 0.
+    free = price[:, None] + more - price <= least
+    groups = connected_components(free, connection="strong")[1]
+    return np.asarray(np.bincount(groups)[groups] > 1)
 
 
 def flow_residual(state_law: Floats, next_law: Floats, start: Floats, discount: float) -> float:

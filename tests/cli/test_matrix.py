@@ -17,6 +17,7 @@ from somcot.cli.inputs import TooLongError
 from somcot.cli.output import for_terminal
 from somcot.many import plan
 from somcot.plumbing.notes import Note
+from tests.notes import noted
 
 READ = ["--sequence", "user", "--state", "page", "--discount", "0.9"]
 
@@ -118,7 +119,9 @@ def test_cells_without_a_distance_are_crossed_out() -> None:
         return np.ones((3, 3)) - np.eye(3)
 
     walks = {"a": somcot.random_walk(3), "b": somcot.random_walk(3, 0.7), "c": somcot.random_walk(3, 0.9)}
-    page = page_of(matrix_sections(somcot.distance_matrix(walks, picky, discount=0.9)))
+    with noted("failed-pairs", which="'a' and 'b'"):
+        distances = somcot.distance_matrix(walks, picky, discount=0.9)
+    page = page_of(matrix_sections(distances))
     assert 'class="missing"' in page
     assert "RuntimeError: no price" in page
 

@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from somcot.many import batch, matrix, work
 from somcot.many import plan as preparing
 from somcot.many import work as ordinary
 from somcot.many.plan import MatrixSettings
-from somcot.many.record import DistanceMatrix
+from somcot.many.record import INTERRUPTED, DistanceMatrix, failure_notes
 from somcot.many.work import FIELDS, single_pair
 from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.records import CheckpointError
-from tests.notes import noted
+from tests.notes import codes, noted
 
 N = 6
 COST = np.abs(np.subtract.outer(np.arange(N), np.arange(N))) / (N - 1.0)
@@ -441,7 +442,7 @@ WORKER = """
 import sys, warnings, numpy as np, somcot
 from tests.many.test_matrix import COST, DATA
 from somcot.many import matrix
-from tests.notes import noted
+from tests.notes import codes, noted
 warnings.simplefilter("ignore")
 matrix._EVERY, matrix._CHUNK = 0.0, 0.01
 sets = list(DATA.values()) * 3
@@ -619,3 +620,16 @@ def test_a_long_run_average_of_recordings_is_noted_once() -> None:
         somcot.distance_matrix(walks, discount=1, threads=1)
     codes = [getattr(warning.message.args[0], "code", "") for warning in caught]  # type: ignore[union-attr]
     assert codes.count("average-from-data") == 1
+
+
+def test_pairs_without_a_distance_are_noted_with_the_process_that_they_share() -> None:
+    values: list[list[Any]] = [[0.0, 1.0], [0.5, 2.0], [0.5, None], [0.0, 3.0]]
+    chains = {f"m{k}": MarkovChain(np.eye(2), attributes={"size": row}) for k, row in enumerate(values)}
+    with noted("failed-pairs", n=3, which="all with 'm2'"):
+        found = distance_matrix(chains, "attribute:size", discount=0.9)
+    assert codes(found.notes) == ["failed-pairs"]
+    # Missing cells of an interrupted run did not fail.
+    reasons = tuple(reason._replace(text=INTERRUPTED) for reason in found.reasons)
+    assert failure_notes(replace(found, reasons=reasons)) == []
+    (note,) = failure_notes(replace(found, reasons=found.reasons[:1]))
+    assert note.values["which"] == "'m0' and 'm2'"

@@ -180,3 +180,12 @@ def test_a_graph_in_pieces_starts_in_all_of_them() -> None:
         walk = from_graph(pieces, initial="stationary")
     assert walk.initial == pytest.approx(np.array([2, 2, 2, 1, 2, 1]) / 10)
     assert walk.initial @ np.asarray(walk.transition @ np.eye(6)) == pytest.approx(walk.initial)
+
+
+def test_a_table_of_edges_is_no_recording(tmp_path: Path) -> None:
+    _, *lines = text = ["source,target", "a,b", "b,c"]
+    (tmp_path / "roads.csv").write_text("\n".join(text))
+    with pytest.raises(ValueError, match=r"for the edges of a graph, remove this line and .* \.edges"):
+        somcot.readers.from_table(tmp_path / "roads.csv")
+    (tmp_path / "roads.edges").write_text("\n".join(lines))
+    assert read_graph(tmp_path / "roads.edges").states == ("a", "b", "c")

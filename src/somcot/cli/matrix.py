@@ -124,7 +124,7 @@ def matrix(
         plan = prepare(processes, table, settings, **more)
         _announce(plan, workers, yes=yes)
         distances = _compute(plan, checkpoint, workers)
-    notes = _without_unseen(messages)
+    notes = [note for note in _without_unseen(messages) if note not in distances.notes]
     distances = replace(distances, notes=tuple(for_terminal(_without_unseen(distances.notes))))
     content = {
         "somcot": somcot.__version__, "command": "matrix", "cost": cost, **clock.arguments(), "confidence": confidence,

@@ -52,8 +52,9 @@ def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
     ----------
     cost : array_like, str or function
         "labels", "features" (mean rewards), "attribute:NAME", "degree", "neighbourhood" or "neighbourhood:ROUNDS"
-        ("neighborhood" is the same); a function of x and y that returns an array, such as `degree`; or an array (data
-        frames are aligned by label).
+        ("neighborhood" is the same). Of these, "degree" bears noise in the edges best; a "neighbourhood" with a few
+        other edges is nearly as far away as an unrelated one. Or a function of x and y that returns an array, such as
+        `degree`; or an array (data frames are aligned by label).
     x, y : MarkovChain, Samples or Stream
 
     Examples
@@ -98,6 +99,8 @@ def _named(text: str, x: object, y: object) -> ArrayLike | FeatureCost:
         # A number of thousands of digits is refused later, by its value.
         return neighbourhood(x, y) if text == name else neighbourhood(x, y, int(rest[:4000]))
     hint = "; mean rewards are 'features'" if name in ("reward", "rewards") else ""
+    if name in ("neighbourhood", "neighborhood") and rest.isidentifier():
+        hint = f"; for an attribute pass lambda x, y: costs.neighbourhood(x, y, attribute={rest!r})"
     if text in (getattr(x, "attributes", None) or {}):
         hint = f"; the attribute of that name is 'attribute:{text}'"
     raise ValueError(Note("unknown-cost", "cost", cost=text, known=", ".join(NAMED), hint=hint))

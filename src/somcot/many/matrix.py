@@ -26,7 +26,7 @@ from somcot.core.pairs import cut, thread_count
 from somcot.inference.strata import attached
 from somcot.many.members import Member, cost_between
 from somcot.many.plan import ORDINARY, JobPlan, MatrixSettings, prepare, units_of
-from somcot.many.record import DistanceMatrix, Reason
+from somcot.many.record import INTERRUPTED, DistanceMatrix, Reason, failure_notes
 from somcot.many.work import FIELDS, MatrixCells, run
 from somcot.plumbing import records as container
 from somcot.plumbing.arrays import Floats
@@ -407,7 +407,7 @@ def _run(
     fields = {name: checkpoint.fields[k] for k, name in enumerate(FIELDS)}
     data = any(m.is_data for m in (*plan.rows, *plan.columns))
     shown = plan.options.method if data or plan.options.method != "auto" else "exact"
-    return DistanceMatrix(
+    found = DistanceMatrix(
         tuple(m.label for m in plan.rows),
         tuple(m.label for m in plan.columns),
         **fields,
@@ -423,6 +423,10 @@ def _run(
         clock=plan.options.timing,
         notes=(*of_members, *_approximations(plan, reasons)),
     )
+    failures = failure_notes(found)
+    for note in failures:
+        warn(note, DataWarning)
+    return replace(found, notes=(*failures, *found.notes))
 
 
 def _chunks(plan: JobPlan, jobs: Any, seconds: float) -> list[Any]:
@@ -488,7 +492,7 @@ def _reasons(plan: JobPlan, checkpoint: MatrixCheckpoint) -> tuple[Reason, ...]:
         for i, j in plan.cells(int(job)):
             # The mirrored cell has no job of its own.
             for cell in ((i, j), (j, i)) if plan.options.symmetric else ((i, j),):
-                reasons[cell] = "not computed: interrupted"
+                reasons[cell] = INTERRUPTED
     return tuple(Reason(i, j, text) for (i, j), text in sorted(reasons.items()))
 
 

@@ -15,13 +15,16 @@ from somcot.inference.statistics import adjusted_pvalues
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_positive, check_text
 from somcot.plumbing.html import card, grid
+from somcot.plumbing.notes import Note
 from somcot.plumbing.records import load, save
 from somcot.recorded.labels import listing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DistanceMatrix", "Reason", "adjusted_pvalues", "joint_labels"]
+__all__ = ["INTERRUPTED", "DistanceMatrix", "Reason", "adjusted_pvalues", "failure_notes", "joint_labels"]
+
+INTERRUPTED = "not computed: interrupted"  # the reason of cells that were not reached
 
 
 class Reason(NamedTuple):
@@ -364,3 +367,22 @@ def joint_labels(points: Floats, names: list[str], near: float) -> list[tuple[in
         at = next((k for k in together if np.abs(points[k] - point).max() <= near * size), i)
         together.setdefault(at, []).append(names[i])
     return [(k, ", ".join(t[:3]) + (f" and {len(t) - 3} more" if len(t) > 3 else "")) for k, t in together.items()]
+
+
+def failure_notes(distances: DistanceMatrix) -> list[Note]:
+    """A note on the pairs without a distance, and the process that all of them have in common, if any."""
+    missing = np.isnan(distances.values)
+    failed = {(r.i, r.j): r.text for r in distances.reasons if missing[r.i, r.j] and r.text != INTERRUPTED}
+    if distances.square:
+        # Each pair once. A process that fails with the others also fails with itself, which is no pair.
+        once = {(i, j): text for (i, j), text in failed.items() if i < j or (i > j and (j, i) not in failed)}
+        failed = once or failed
+    if not failed:
+        return []
+    of_pairs = [(distances.labels[i], distances.other_labels[j]) for i, j in failed]
+    common = [label for label in of_pairs[0] if all(label in pair for pair in of_pairs)]
+    if len(failed) > 1 and common:
+        which = f"all with {common[0]!r}"
+    else:
+        which = f"{'the first is ' if len(failed) > 1 else ''}{of_pairs[0][0]!r} and {of_pairs[0][1]!r}"
+    return [Note("failed-pairs", n=len(failed), which=which, reason=next(iter(failed.values())))]

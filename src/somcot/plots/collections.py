@@ -29,7 +29,7 @@ _MOST = 60  # maximal number of readable labels
 def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = True) -> Axes:
     """Heat map of the distances, in the order of the dendrogram, so that similar processes are adjacent.
 
-    Cells that are not distinguishable from equal processes are grey (`DistanceMatrix.within_chance`).
+    Cells that are not distinguishable from equal processes have a dot (`DistanceMatrix.within_chance`).
 
     Parameters
     ----------
@@ -49,15 +49,11 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
         columns = np.arange(len(found.other_labels))
     values, chance = found.values[np.ix_(rows, columns)], found.within_chance
     top = float(np.nanmax(values, initial=0.0)) or 1.0
-    parts = [("Blues", "distance", np.isnan(values))]
-    if chance is not None:
-        grey = chance[np.ix_(rows, columns)]
-        parts = [("Greys", "distance, as expected by chance", ~grey), ("Blues", "distance, larger than chance", grey)]
-    for colours, label, hidden in parts:
-        if not hidden.all():
-            shades = np.ma.masked_array(values, hidden | np.isnan(values))
-            image = ax.imshow(shades, cmap=colours, vmin=0.0, vmax=top, aspect="equal")
-            ax.figure.colorbar(image, ax=ax, label=label, shrink=0.85)
+    image = ax.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top)
+    ax.figure.colorbar(image, ax=ax, label="distance", shrink=0.85)
+    if chance is not None and (close := np.argwhere(chance[np.ix_(rows, columns)] & ~np.isnan(values))).size:
+        ax.scatter(close[:, 1], close[:, 0], s=8, color="0.45", linewidths=0)
+        ax.set_title("dots: as expected by chance", fontsize="small")
     for axis, labels, order in ((ax.yaxis, found.labels, rows), (ax.xaxis, found.other_labels, columns)):
         # Rounded up: every step-th label.
         step = -(-len(order) // _MOST)

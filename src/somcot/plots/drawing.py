@@ -90,8 +90,8 @@ def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
-    """States on a circle: dots are sized by row sums, arrows by entries."""
+def circle(ax: Axes, weights: Floats, time: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
+    """States on a circle: dots are sized by `time`, arrows by entries."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     # Steps to itself would hide all others: they often have most of the mass.
@@ -105,7 +105,6 @@ def circle(ax: Axes, weights: Floats, labels: Sequence[Hashable], shades: Array 
             arrowprops={"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12", "shrinkA": 8, "shrinkB": 8,
                         "alpha": 0.2 + 0.6 * share, "linewidth": 0.5 + 3 * share, "color": "0.35"},
         )  # fmt: skip
-    time = weights.sum(axis=1)
     ax.scatter(place[:, 0], place[:, 1], s=30 + 600 * time / max(float(time.max()), 1e-300), c=shades, zorder=3)
     for (x, y), label in zip(place.tolist(), shown_all(labels), strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"

@@ -28,6 +28,7 @@ from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_count, check_sequence, check_text
 from somcot.plumbing.text import figure
 from somcot.problem import Data
+from somcot.recorded.stationary import stationary_distribution
 from somcot.result import Claim, Result
 
 if TYPE_CHECKING:
@@ -346,8 +347,9 @@ def graph(
     """A process as a graph of its most visited states.
 
     For a result, dots show the time spent in a state and lines the frequency of a step; a state of Y has the colour of
-    its most frequent partner in X, so that the two graphs match. A chain is drawn in the same way with a discount;
-    without one, lines show transition probabilities and all dots have equal size. For recordings, the counts are drawn.
+    its most frequent partner in X, so that the two graphs match. A chain is drawn in the same way: with a discount, or
+    in the long run. If it leaves some states for ever, and no discount is given, lines show transition probabilities
+    and all dots have equal size. For recordings, the counts are drawn.
 
     Parameters
     ----------
@@ -375,11 +377,15 @@ def graph(
     weights, states, what = _weights(record, one, discount)
     ax = axes(ax)
     # The most visited states, in their own order, so that two graphs of one process are comparable.
-    chosen = np.sort(np.argsort(-weights.sum(axis=1), kind="stable")[:_GRAPH_STATES])
+    time = weights.sum(axis=1)  # also on steps to states that are not drawn
+    chosen = np.sort(np.argsort(-time, kind="stable")[:_GRAPH_STATES])
     shades: Array | str = _matched_colours(record)[one][chosen] if isinstance(record, Result) else "C0"
-    circle(ax, weights[np.ix_(chosen, chosen)], [states[k] for k in chosen], shades)
+    circle(ax, weights[np.ix_(chosen, chosen)], time[chosen], [states[k] for k in chosen], shades)
     matched = "; equal colours correspond" if isinstance(record, Result) else ""
-    ax.set_title(f"{what} of {shown(names[one], 40)}{matched}")
+    # A single process has no name, unless the caller gave one.
+    of = f" of {shown(names[one], 40)}" if isinstance(record, Result) or tuple(names) != NAMES else ""
+    part = f", {len(chosen)} of {len(states):,} states" if len(chosen) < len(states) else ""
+    ax.set_title(f"{what}{of}{part}{matched}")
     return ax
 
 
@@ -463,8 +469,22 @@ def _weights(
     if not isinstance(record, MarkovChain):
         raise TypeError(f"record: found {type(record).__name__}, expected a Result, a MarkovChain or Samples")
     if discount is None:
-        return _dense(record.transition), record.states, "steps"
+        steps = _dense(record.transition)
+        time = _long_run(record, steps)
+        return (steps, record.states, "steps") if time is None else (time[:, None] * steps, record.states, "occupancy")
     return _dense(record.occupancy(discount)), record.states, "occupancy"
+
+
+def _long_run(chain: MarkovChain, steps: Floats) -> Floats | None:
+    """The share of time in each state, None if some are left for ever."""
+    from scipy.sparse.csgraph import connected_components
+
+    # A walk on a graph of several components may start in its stationary distribution.
+    start = np.asarray(chain.initial, dtype=np.float64)
+    if start.all() and np.allclose(start @ steps, start, rtol=0.0, atol=1e-12):
+        return start
+    connected = connected_components(steps, connection="strong", return_labels=False) == 1
+    return stationary_distribution(chain) if connected else None
 
 
 def _dense(matrix: Any) -> Floats:

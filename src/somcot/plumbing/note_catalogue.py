@@ -254,6 +254,9 @@ CATALOGUE: dict[str, Kind] = {
     "same-recording": Kind(INFO, "both recordings are the same",
         "The two sides hold the same vectors, so the distance is 0. This is what a comparison of a file with itself "
         "gives. Check the file names if you expected two recordings."),
+    "failed-pairs": Kind(DOUBT, "{n} pair(s) (has|have) no distance, {which}: {reason}",
+        "These cells are NaN, and `status` gives the reason of each. Leave out the process that causes them, or change "
+        "its data or the cost."),
     # Solvers and SOMCOT
     "not-solved": Kind(DOUBT, "not solved after {sweeps} sweeps; the bracket shows how close it is",
         "The iteration stopped at its limit. The bounds that are returned are valid, but the number inside may be far "

@@ -100,7 +100,9 @@ class ColumnRoles:
         if not states:
             state = usual_column(header, "state") or (header.columns[0] if len(header.columns) == 1 else None)
             if state is None:
-                raise ValueError(Note("no-state-column", header.name, columns=_listed(header.columns)))
+                graph = {"source", "target"} <= {name.lower() for name in header.columns}
+                hint = "; for the edges of a graph, remove this line and let the name end in .edges" if graph else ""
+                raise ValueError(Note("no-state-column", header.name, columns=_listed(header.columns) + hint))
             states = (state,)
         sequence = usual_column(header, "sequence") if self.sequence is None else self.sequence
         time = usual_column(header, "time") if self.time is None else self.time
