@@ -76,7 +76,7 @@ def test_a_frame_may_have_more_states_than_a_recording() -> None:
     frame = pandas.DataFrame(somcot.costs.euclidean(points, points), index=range(4), columns=range(4))
     x, y = MarkovChain(np.eye(2), [1, 0], states=[1, 3]), MarkovChain(np.eye(2), [0, 1], states=[0, 2])
     assert somcot.distance(x, y, frame, discount=0.5).distance == pytest.approx(1.0)  # from 1 to 2
-    with pytest.raises(ValueError, match="states that a recording lacks are left out"):
+    with pytest.raises(ValueError, match="states that a recording or model lacks are left out"):
         somcot.distance(x, y, frame.to_numpy(), discount=0.5)
 
 

@@ -202,18 +202,6 @@ def _named(*models: somcot.MarkovChain) -> somcot.Result:
     return somcot.distance(a, b, discount=0.9)
 
 
-def test_chains_have_no_interval() -> None:
-    chain = somcot.random_walk(3)
-    with noted("nothing-sampled", about="confidence"):
-        result = somcot.distance(chain, chain, discount=0.9, confidence=0.9)
-    assert [note.code for note in notes_in(result.diagnose())] == ["nothing-sampled"]
-    with noted("nothing-sampled"):
-        somcot.distance(chain, chain, horizon=3, confidence=0.9)
-    with pytest.warns(DataWarning) as found:  # a recording of the same process
-        somcot.distance(chain, chain.sample(30, 40, rng=0), discount=0.9, confidence=0.9)
-    assert "nothing-sampled" not in {note.code for note in notes_in(found)}
-
-
 def test_a_sweep_finds_the_lag_from_which_on_models_hold() -> None:
     fine = somcot.random_walk(9)
     runs = [np.asarray(fine.sample(1, 6000, rng=10 + k).now) for k in range(2)]

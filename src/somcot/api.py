@@ -130,7 +130,7 @@ def distance(
         return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     # Looked up before the clock branches, so that a misspelled method is an error with every clock.
     chosen = _method_for(method, x, y)
-    known = tuple(_taken_as_known(x, y, confidence))
+    known = tuple(_taken_as_known(x, y))
     for note in known:
         warn(note, DataWarning)
     shared = {"confidence": confidence, "rng": rng, "progress": progress}
@@ -138,13 +138,11 @@ def distance(
     return replace(result, notes=(*known, *result.notes)) if known else result
 
 
-def _taken_as_known(x: object, y: object, confidence: float | None) -> Iterator[Note]:
-    """Notes on errors that a result does not contain: of fitted models, and of two chains with `confidence`."""
+def _taken_as_known(x: object, y: object) -> Iterator[Note]:
+    """Notes on errors that a result does not contain: those of fitted models."""
     fitted = [name for name, side in (("x", x), ("y", y)) if is_fitted(side)]
     if fitted:
         yield Note("fitted-model", " and ".join(fitted))
-    if confidence is not None and all(isinstance(side, MarkovChain | Timed) for side in (x, y)):
-        yield Note("nothing-sampled", "confidence")
 
 
 def _by_method(

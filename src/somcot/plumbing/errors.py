@@ -88,7 +88,7 @@ def _are_frames(thing: Any) -> bool:
     return (
         isinstance(thing, list)
         and bool(thing)
-        and all(getattr(getattr(item, "dtype", None), "kind", "") in "iu" for item in thing)
+        and all(getattr(getattr(item, "dtype", None), "kind", "") in ("i", "u") for item in thing)
     )
 
 

@@ -213,8 +213,6 @@ CATALOGUE: dict[str, Kind] = {
         "sampling error; compare trajectories ([[readers.from_dtrajs]]) or posteriors ([[msm.posterior_distances]])",
         "Two models of one process differ by the errors of both. Only the trajectories, or draws from the posterior, "
         "tell how large these are. An interval, if there is one, contains the error of the other side alone."),
-    "nothing-sampled": Kind(INFO, "both processes are taken as known, so there is no interval",
-        "An interval is for the sampling error of recordings, and chains have none. Pass recordings for one."),
     "no-interval": Kind(INFO, "method {method} gives no interval; [[method='auto']] does",
         "Only the default estimate has a standard error. The other methods return the number alone. Drop the method to "
         "get an interval, or drop confidence."),

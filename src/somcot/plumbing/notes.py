@@ -276,7 +276,7 @@ def arranged(
     >>> alike = [Note("empty-traces", side, n=2) for side in "xy"]
     >>> for text in arranged(["old", *alike, *short, Note("too-alike")], {"x": "May", "y": "June"}):
     ...     print(text)
-    the recordings are more alike than independent recordings of one process can be; are these the same sessions?
+    the recordings are more alike than independent ones can be; are these the same sessions?
     May and June: 2 traces have no event
     May: 3 of 9 (June: 4 of 9) sequences have a single row, hence no step, and were dropped
     old

@@ -78,8 +78,8 @@ def label_texts(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]
 
     Examples
     --------
-    >>> label_texts(["credit, approved (manual)", "credit, received (manual)", "home"], 19)
-    ['cre…approved …ual)', 'cre…received …ual)', 'home']
+    >>> label_texts(["credit, approved by hand (manual)", "credit, approved by phone (manual)", "home"], 19)
+    ['cre…hand (manu…ual)', 'cre…phone (man…ual)', 'home']
     """
     whole, texts = [label_text(label, 4096) for label in labels], [label_text(label, longest) for label in labels]
     side = longest // 4

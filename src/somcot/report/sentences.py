@@ -470,7 +470,7 @@ def merge_notes(messages: Iterable[str], names: tuple[str, str], spelling: Spell
     --------
     >>> from somcot.plumbing.notes import Note
     >>> merge_notes([Note("memory-episodes", "x"), "no code", Note("too-alike")], ("May", "June"))[0]
-    'the recordings are more alike than independent recordings of one process can be; are these the same sessions?'
+    'the recordings are more alike than independent ones can be; are these the same sessions?'
     """
     return arranged(messages, {"x": names[0], "y": names[1]}, spelling)
 
