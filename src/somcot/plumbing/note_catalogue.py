@@ -299,8 +299,7 @@ CATALOGUE: dict[str, Kind] = {
         "they are never visited at all. Rows of encoder and decoder for them mean nothing."),
     # Many processes, periods, streams
     "client-lost": Kind(INFO, "{reason}; the rest is computed in this process",
-        "The cluster has no workers left, or its client was closed. The result is the same, but it takes longer. Check "
-        "the cluster if this was not intended."),
+        "The cluster has no workers left, or its client was closed. The result is the same, but takes longer."),
     "groups-left-out": Kind(INFO, "{n} group(s) with fewer than {least} transitions (was|were) left out: {groups}",
         "Groups with very few transitions say nothing about a process. They are named with their numbers of "
         "transitions. Choose another column, or longer periods, if they matter."),
@@ -380,7 +379,8 @@ CATALOGUE: dict[str, Kind] = {
         "they are or to go on as after a reset. Values and initial states may then be wrong. Store the flags with the "
         "steps (terminals and timeouts, or dones)."),
     "ends-at-one-length": Kind(CAUTION, "all {n} episodes end after {length} steps, and are taken to have terminated; "
-        "if a time limit cut them off, pass timeouts too", "Episodes that terminate have various lengths, as a rule."),
+        "if a time limit cut them off, pass timeouts too",
+        "Episodes that terminate usually have various lengths, unlike those cut off."),
     "other-ends": Kind(DOUBT, "ends in {state}, the other side in the state 'terminated', so equal ends differ; read "
         "both in the same way, or drop the last states: Samples.from_trajectories(..., end='terminated')",
         "Readers of environments let an episode end in a state of its own, which replaces its last observation. Own "
