@@ -231,3 +231,17 @@ def test_cluster_numbers_of_two_models_give_a_note() -> None:
         warnings.simplefilter("error")
         somcot.distance(a, b, costs.euclidean([[0.0], [1.0]], [[0.0], [1.0]]), discount=0.9)
         somcot.distance(named, named, discount=0.9)
+
+
+def test_ends_of_own_trajectories_differ_from_those_of_the_readers() -> None:
+    walk = [[0, 1, 2], [0, 0, 1, 2], [0, 1, 2]]
+    table = MarkovChain([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]], states=[0, 1, "terminated"])
+    own = Samples.from_trajectories(walk, terminated=True)
+    with noted("other-ends", about="x", state="2"):
+        costs.between("labels", own, table)
+    with noted("other-ends", about="y", state="2"):
+        costs.between("labels", table, own)
+    # As the message says: without the last states, and with the end that readers add. What was cut off has no end.
+    same = Samples.from_trajectories([states[:-1] for states in walk], end="terminated", terminated=True)
+    for other in (same, Samples.from_trajectories([[0, 1, 0], [1, 0, 0]])):
+        costs.between("labels", other, table)

@@ -225,6 +225,8 @@ def test_bad_input_beside_kernels() -> None:
     with pytest.raises(ValueError, match="warm: holds a problem of 4 x 3 states, this one has 4 x 4"):
         door.distance(P, P, torch.ones(4, 4), 0.9, warm=warm)
     running = door.RunningKernel(3)
+    with pytest.raises(ValueError, match="following: found 2 states, expected 3"):
+        running.add(torch.tensor([0, 1, 0]), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="following: found state 3, expected 0 to 2"):
         running.add(torch.tensor([0]), torch.tensor([3]))
     with pytest.raises(ValueError, match=r"now: shape is \(1, 2\), expected \(transitions, 3\)"):

@@ -132,11 +132,8 @@ class DistanceLoss(torch.nn.Module):  # type: ignore[misc]
             self.cost = cost
         else:
             # A buffer moves with the module between devices, but is not saved: it is data, not a parameter.
-            self.register_buffer(
-                "cost",
-                cost if isinstance(cost, Tensor) else torch.as_tensor(real_array("cost", cost, 2)),
-                persistent=False,
-            )
+            table = cost if isinstance(cost, Tensor) else torch.as_tensor(real_array("cost", cost, 2))
+            self.register_buffer("cost", table, persistent=False)
         # One warm start per loss term: another problem of the same shape would spoil it.
         self.warm = WarmStart()
 
@@ -207,8 +204,11 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
         now, following : Tensor, shape (n,) of int or (n, n_states) of float
             States and their successors, or a distribution over states for each.
         """
+        first, second = self._soft("now", now), self._soft("following", following)
+        if len(first) != len(second):
+            raise ValueError(f"following: found {len(second)} states, expected {len(first)}, one for each of now")
         # Expected counts: soft labels contribute products of their probabilities.
-        fresh = self._soft("now", now).T @ self._soft("following", following)
+        fresh = first.T @ second
         # Each minibatch counts as many transitions as it has, whatever their number.
         kept = 1.0 - self.forget if self.half_life is None else 0.5 ** (len(now) / self.half_life)
         total = kept * self.counts + fresh
@@ -477,9 +477,7 @@ def _in_front(
     `sizes` are the numbers of axes of one problem.
     """
     n = info.batch_size
-    moved = [
-        t.expand(n, *t.shape) if axis is None else t.movedim(axis, 0) for t, axis in zip(tensors, in_dims, strict=True)
-    ]
+    moved = [t.expand(n, *t.shape) if k is None else t.movedim(k, 0) for t, k in zip(tensors, in_dims, strict=True)]
     if moved[0].dim() == 1 + sizes[0]:
         return moved, lambda t: t
     return [t.flatten(0, 1) for t in moved], lambda t: t.unflatten(0, (n, -1))
@@ -533,8 +531,7 @@ def _solved(tensors: tuple[Tensor, ...], warm: WarmStart | None, threads: int | 
 
 
 def _host(tensor: Tensor) -> Floats:
-    values: Floats = tensor.detach().to("cpu", torch.float64).numpy()
-    return values
+    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
 
 
 def _as_result(value: object, tensors: tuple[Tensor, ...]) -> Tensor:

@@ -128,6 +128,18 @@ def test_ends_are_flags_of_either_kind_and_missing_ones_are_noted() -> None:
         from_replay_buffer({**steps, "terminals": ended[1:]})
 
 
+def test_episodes_of_one_length_may_have_been_cut_off() -> None:
+    done = np.tile([False, False, True], 4)
+    states = np.arange(12) % 3
+    steps = {"observations": states, "actions": 0 * states, "rewards": 0.0 * states, "next_observations": states + 1}
+    with noted("ends-at-one-length", about="buffer", n=4, length=3):
+        from_replay_buffer({**steps, "dones": done})
+    # Flags that tell the two apart, and other lengths, leave nothing to say.
+    from_replay_buffer({**steps, "dones": done, "timeouts": done})
+    done[1] = True
+    from_replay_buffer({**steps, "dones": done})
+
+
 def test_minari_episodes() -> None:
     episodes = [
         SimpleNamespace(observations=np.array([0, 1, 2]), actions=np.array([1, 1]), rewards=np.array([0.0, 1.0]),

@@ -6,13 +6,13 @@ labels and the nodes of graphs, `features` from estimated mean rewards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.chains import is_fitted
+from somcot.chains import MarkovChain, is_fitted
 from somcot.costs.features import FeatureCost, FeatureMeans, from_features
 from somcot.costs.tables import (
     absolute,
@@ -114,6 +114,7 @@ def _of_labels(x: Any, y: Any) -> Floats:
                 f"cost: {name} has no state labels; pass the cost as an array, or pass states= with the labels of a "
                 "stream"
             )
+    _note_ends(x, y)
     models = all("cluster" in (getattr(side, "attributes", None) or {}) for side in (x, y))  # of `from_model`
     if models or _are_clusterings(x, y):
         warn(Note("numbers-as-states", "cost", n_x=len(x.states), n_y=len(y.states)), DataWarning)
@@ -138,3 +139,20 @@ def _are_clusterings(x: Any, y: Any) -> bool:
 def _is_numbered(graph: Any) -> bool:
     """Whether the nodes are labelled 0, 1, 2, ..."""
     return all(str(label).isascii() and str(label).isdigit() for label in graph.states)
+
+
+def _note_ends(x: Any, y: Any) -> None:
+    """Warn if one side ends in the state that readers of environments add, and the other in states of its own."""
+    ends = [_ends(side) for side in (x, y)]
+    for name, side, own, other in (("x", x, *ends), ("y", y, *ends[::-1])):
+        if own and "terminated" in other and "terminated" not in side.states:
+            warn(Note("other-ends", name, state=repr(own[0])), DataWarning)
+
+
+def _ends(process: Any) -> list[Hashable]:
+    """The states known to be absorbing."""
+    if isinstance(process, MarkovChain):
+        final = process.transition.diagonal() == 1.0
+    else:
+        final = getattr(process, "terminal", np.zeros(0, np.bool_))
+    return [process.states[i] for i in np.flatnonzero(final)]

@@ -256,7 +256,7 @@ def transfer_bound(bound: TransferBound, *, ax: Axes | None = None) -> Axes:
     ax.margins(x=0.1)
     if bound.largest_contributions:
         wanted = "\n".join(
-            f"action {shown(row.action)} in state {shown(row.state)} ({100 * row.share:.0f} % of the uncertainty)"
+            f"action {shown(row.action)} in state {shown(row.state)} ({100 * row.share:.0f} % of the interval's width)"
             for row in bound.largest_contributions[:3]
         )
         ax.annotate(f"record more of\n{wanted}", (0.98, 0.03), xycoords="axes fraction", ha="right", color="0.35",

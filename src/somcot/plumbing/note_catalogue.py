@@ -62,8 +62,7 @@ CATALOGUE: dict[str, Kind] = {
         "Only states that lead to each other have a common stationary distribution. States that were entered and never "
         "left, or left and never entered again, are dropped. Worry if many steps are lost; a shorter lag keeps more."),
     "short-trajectories": Kind(INFO, "{share} trajectories have fewer than two states, hence no step, and were dropped",
-        "A trajectory needs two states to have a transition. A few short ones do no harm. If they are many, check how "
-        "the recording was cut into trajectories."),
+        "A trajectory needs two states to have a transition. If short ones are many, check how they were cut."),
     "samples-in-order": Kind(DOUBT, "{share} transitions begin where the one before ended, so they look like steps of "
         "a trajectory, not independent samples of the occupancy; leave out discount here and pass it to distance",
         "With a discount, transitions are taken as independent samples of the discounted occupancy. These are in "
@@ -286,8 +285,7 @@ CATALOGUE: dict[str, Kind] = {
         "distance. Follow the advice, or leave the step sizes to the automatic rule."),
     "dual-step-large": Kind(DOUBT, "dual step too large: at such rates the estimate tends to end above the distance; "
         "lower dual_step ({relative}) or let primal_step decay",
-        "Large dual steps overshoot, and the averaged estimate rises above the distance. The trace shows it as a "
-        "steady rise. Follow the advice, or leave the step sizes to the automatic rule."),
+        "Large dual steps overshoot, and the average rises above the distance. Leave steps to the automatic rule."),
     "too-few-steps": Kind(DOUBT, "too few steps for the size: {steps:,} steps for {n_x} x {n_y} states, at least "
         "{advised:,} are advisable",
         "A pair of states must be visited many times to learn its part of the coupling. Run longer, or resume it."),
@@ -299,8 +297,7 @@ CATALOGUE: dict[str, Kind] = {
         "they are never visited at all. Rows of encoder and decoder for them mean nothing."),
     # Many processes, periods, streams
     "client-lost": Kind(INFO, "{reason}; the rest is computed in this process",
-        "The cluster has no workers left, or its client was closed. The result is the same, but it takes longer. Check "
-        "the cluster if this was not intended."),
+        "The cluster has no workers left, or its client was closed. The result is the same, but takes longer."),
     "groups-left-out": Kind(INFO, "{n} group(s) with fewer than {least} transitions (was|were) left out: {groups}",
         "Groups with very few transitions say nothing about a process. They are named with their numbers of "
         "transitions. Choose another column, or longer periods, if they matter."),
@@ -361,8 +358,7 @@ CATALOGUE: dict[str, Kind] = {
         "Lag and sliding say how frames of a trajectory become steps. The file holds a transition matrix, whose step "
         "is fixed. Raise the matrix to a power if you need a longer lag."),
     "single-rows": Kind(INFO, "{share} sequences have a single row, hence no step, and were dropped",
-        "A sequence needs two rows to have a transition. A few single rows are normal in event logs. If they are many, "
-        "check the sequence column."),
+        "A sequence needs two rows to have a transition. If single rows are many, check the sequence column."),
     "untried-actions": Kind(CAUTION, "{share} actions were never tried, the first in state {state} action {action}; "
         "they are assumed to stay there and earn nothing",
         "A decision process needs every action in every state. Actions without data are taken as useless, which makes "
@@ -380,6 +376,13 @@ CATALOGUE: dict[str, Kind] = {
         "Without these flags the states in which episodes end have nothing after them, and are taken to stay where "
         "they are or to go on as after a reset. Values and initial states may then be wrong. Store the flags with the "
         "steps (terminals and timeouts, or dones)."),
+    "ends-at-one-length": Kind(CAUTION, "all {n} episodes end after {length} steps, and are taken to have terminated; "
+        "if a time limit cut them off, pass timeouts too",
+        "Episodes that terminate usually have various lengths, unlike those cut off."),
+    "other-ends": Kind(DOUBT, "ends in {state}, the other side in the state 'terminated', so equal ends differ; read "
+        "both in the same way, or drop the last states: Samples.from_trajectories(..., end='terminated')",
+        "Readers of environments let an episode end in a state of its own, which replaces its last observation. Own "
+        "trajectories end in that observation, unless it is left out."),
     "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
         "do on the other side",
         "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
@@ -471,8 +474,7 @@ CATALOGUE: dict[str, Kind] = {
         "Every sequence of the table has a single row. Usually the wrong column was taken for the sequence: one that "
         "numbers rows instead of users, sessions or cases."),
     "needs-dask": Kind(ERROR, "several processes need dask.distributed: pip install 'somcot[dask]'",
-        "Work is spread over processes by Dask, which is an optional dependency. Threads need no installation and are "
-        "used by default."),
+        "Dask, an optional dependency, spreads work over processes. Threads need no installation."),
     "end-is-a-state": Kind(ERROR, "{end} is a state of the data already; choose another label, or leave out [[end]] "
         "and pass [[terminated=True]] if sequences end there",
         "The final state that is added must not occur in the data, or a sequence would seem to continue from it. If "
@@ -532,8 +534,7 @@ CATALOGUE: dict[str, Kind] = {
         "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
         "sequence of calls to compare."),
     "files-left-out": Kind(CAUTION, "{n:,} file(s) (was|were) left out, the first is {file} ({why})",
-        "Not every file of the folder could be read as a trace. Summaries and settings are no loss; damaged sessions "
-        "are. Look at the first one, or name a folder with traces only."),
+        "Summaries and settings are no loss, damaged sessions are. Look at the first one."),
     "broken-lines": Kind(CAUTION, "{n:,} line(s) (is|are) cut short or not valid JSON and (was|were) left out",
         "A line of a recording could not be parsed. The last line of a session that is still being written usually "
         "is cut short. The calls in such lines are missing."),

@@ -211,6 +211,8 @@ def _of_mapping(buffer: Buffer) -> Transitions:
             warn(Note("ends-not-stored", "buffer"), DataWarning)
         # As in `_of_ring`: without timeouts every end counts as a termination.
         terminated = done & ~truncated
+        if parts["truncated"] is None:
+            _note_equal_lengths(terminated)
     if parts["next_observations"] is None:
         raise ValueError(
             "buffer: found no next_observations; shift observations by a step, and leave out the last step of each "
@@ -226,6 +228,13 @@ def _of_mapping(buffer: Buffer) -> Transitions:
         # Neighbouring environments follow each other in the flattened arrays; this keeps them apart.
         truncated = truncated | (np.arange(n) % lead[-1] == lead[-1] - 1)
     return Transitions(seen, actions, rewards.ravel(), later, terminated, truncated & ~terminated)
+
+
+def _note_equal_lengths(ended: Bools) -> None:
+    """Warn if episodes end at one length only, as those that a time limit cuts off do."""
+    lengths = np.diff(np.flatnonzero(ended), prepend=-1)
+    if len(lengths) > 2 and lengths[0] > 1 and (lengths == lengths[0]).all():
+        warn(Note("ends-at-one-length", "buffer", n=len(lengths), length=int(lengths[0])), DataWarning)
 
 
 def _part(held: Any, names: tuple[Any, ...]) -> Array | None:
