@@ -19,8 +19,8 @@ from somcot.readers.tables import Array, ArrowArray, ArrowType, Batch, Entry, to
 from somcot.readers.xes import ACTIVITY, CASE, TIME
 
 __all__ = [
-    "MISSING_TEXTS", "USUAL", "ColumnNames", "ColumnRoles", "Growing", "LabelColumn", "RunColumn", "check_present", "is_arrow",
-    "is_whole", "plain", "texts_of", "usual_column",
+    "MISSING_TEXTS", "USUAL", "ColumnNames", "ColumnRoles", "Growing", "LabelColumn", "RunColumn", "check_present",
+    "is_arrow", "is_whole", "plain", "texts_of", "usual_column",
 ]  # fmt: skip
 
 
