@@ -44,7 +44,7 @@ COMMANDS: dict[str, list[str]] = {
     "reproduce": ["reproduce", "similarity", "--quick", "--out", "."],
     "completion": ["completion", "bash"],
     "baseline": ["baseline", "a.csv", *TABLES[2:], "--out", "b.somcot"],
-    "sample-size": ["sample-size", "a.csv", *PAIR[2:], "--effect", "0.2", "--plot", "p.png", "--force"],
+    "sample-size": ["sample-size", "a.csv", *PAIR[2:], "--effect", "0.02", "--plot", "p.png", "--force"],
 }  # fmt: skip
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 
