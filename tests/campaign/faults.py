@@ -117,7 +117,7 @@ def _whole(path: Path) -> bool:
             return bool(json.loads(content))
         except ValueError:
             return False
-    if path.suffix == ".ck":
+    if path.suffix in (".ck", ".somcot"):
         return content.startswith(container.MAGIC) and bool(container.read_arrays(path))
     if path.stem in ("may", "june"):
         return content == clickstream.path(path.stem).read_bytes()
