@@ -348,7 +348,7 @@ def graph(
 
     For a result, dots show the time spent in a state and lines the frequency of a step; a state of Y has the colour of
     its most frequent partner in X, so that the two graphs match. A chain is drawn in the same way: with a discount, or
-    in the long run. If it leaves some states for ever, and no discount is given, lines show transition probabilities
+    in the long run. If it never returns to some states, and no discount is given, lines show transition probabilities
     and all dots have equal size. For recordings, the counts are drawn.
 
     Parameters
@@ -476,7 +476,7 @@ def _weights(
 
 
 def _long_run(chain: MarkovChain, steps: Floats) -> Floats | None:
-    """The share of time in each state, None if some are left for ever."""
+    """The share of time in each state, None if some are transient."""
     from scipy.sparse.csgraph import connected_components
 
     # A walk on a graph of several components may start in its stationary distribution.
