@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.chains import MarkovChain, is_fitted
+from somcot.chains import MarkovChain
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
@@ -140,7 +140,7 @@ def distance(
 
 def _taken_as_known(x: object, y: object) -> Iterator[Note]:
     """Notes on errors that a result does not contain: those of fitted models."""
-    fitted = [name for name, side in (("x", x), ("y", y)) if is_fitted(side)]
+    fitted = [name for name, side in (("x", x), ("y", y)) if isinstance(side, MarkovChain) and side.is_fitted]
     if fitted:
         yield Note("fitted-model", " and ".join(fitted))
 
