@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import pkgutil
 import re
@@ -10,8 +11,11 @@ import subprocess
 import sys
 import tomllib
 import zlib
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -267,6 +271,11 @@ def test_links_work_in_the_repository(page: str) -> None:
     assert not broken_links(ROOT / page)
 
 
+def test_the_documentation_stays_short() -> None:
+    """Pages of the guide, without the reference: a reader has to find what matters."""
+    assert sum(len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")) <= 28_000
+
+
 def test_everything_public_is_in_the_reference(site: Path) -> None:
     header_and_entries = (site / "objects.inv").read_bytes().split(b"\n", 4)  # four lines of header, the rest deflated
     entries = zlib.decompress(header_and_entries[4]).decode().splitlines()
@@ -277,3 +286,44 @@ def test_everything_public_is_in_the_reference(site: Path) -> None:
     assert {f"somcot.mdp.{name}" for name in somcot.mdp.__all__} <= listed
     assert {f"somcot.costs.{name}" for name in somcot.costs.__all__ if name not in {"NAMED", "Cost"}} <= listed
     assert {"somcot.report.html", "somcot.report.write"} <= listed
+
+
+DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE)
+NEEDS = {"somcot.jax": "jax", "somcot.torch": "torch", "somcot.torch.StateAbstraction": "torch"}
+
+
+def in_the_reference() -> Iterator[tuple[str, Any, list[object]]]:
+    """Functions, methods and classes that docs/reference shows, each with the class and the module above it."""
+    directives = [row for page in (ROOT / "docs/reference").glob("*.md") for row in DIRECTIVE.findall(page.read_text())]
+    for kind, target, options in directives:
+        if find_spec(NEEDS.get(target, "somcot")) is None:
+            continue
+        there = pkgutil.resolve_name(target)
+        shown = {option: re.findall(r"\w+", names) for option, names in re.findall(r":([\w-]+):(.*)", options)}
+        names = shown.get("members", []) or (getattr(there, "__all__", []) if "members" in shown else [])
+        rows = [(f"{target}.{name}", getattr(there, name), [there]) for name in names]
+        for name, thing, above in rows if kind == "module" else [(target, there, [])]:
+            if callable(thing):
+                yield name, thing, above
+            if isinstance(thing, type) and "members" in shown:
+                for method in {*own_methods(thing)} - {*shown.get("exclude-members", [])}:
+                    yield f"{name}.{method}", getattr(thing, method), [*above, thing]
+
+
+def own_methods(thing: type) -> list[str]:
+    functions = {name: getattr(member, "__func__", member) for name, member in vars(thing).items()}
+    return [name for name, member in functions.items() if name[0] != "_" and inspect.isfunction(member)]
+
+
+def test_everything_in_the_reference_has_an_example() -> None:
+    """Functions and methods: their own, or one of the class or module that names them."""
+    without, n = [], 0
+    for name, thing, above in in_the_reference():
+        texts = [inspect.getdoc(record) or "" for record in above]
+        lines = "\n".join(line for text in texts for line in text.splitlines() if line.startswith((">>>", "...")))
+        named = re.search(rf"\b{name.rsplit('.', 1)[-1]}\b", lines)
+        if not (isinstance(thing, type) or named or name.endswith(".forward") or ">>>" in (thing.__doc__ or "")):
+            without.append(name)
+        n += 1
+    assert n > 300
+    assert not without

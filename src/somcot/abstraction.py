@@ -95,14 +95,15 @@ class StateAbstraction:
     Positions on a ring of four, each seen as one of two numbers; the reward is at position 0:
 
     >>> rng = np.random.default_rng(0)
-    >>> a = rng.integers(2, size=2000)
-    >>> s = np.append(0, np.cumsum(2 * a - 1)) % 4
+    >>> a = rng.integers(2, size=2000); s = np.append(0, np.cumsum(2 * a - 1)) % 4
     >>> seen = np.eye(8)[2 * s + rng.integers(2, size=2001)]
     >>> steps = {"observations": seen[:-1], "actions": a, "rewards": (s[:-1] == 0) * 1.0, "next_observations": seen[1:]}
-    >>> learned = StateAbstraction(n_codes=6, steps=(200, 100), rounds=2).fit(steps)
+    >>> learned = StateAbstraction(n_codes=6, embedding=2, steps=(200, 100), rounds=2).fit(steps)
     >>> codes = learned.encode(np.eye(8))
     >>> bool((learned.metric[codes[0], codes] < 0.05).sum() == 2)   # the two views of position 0
     True
+    >>> learned.embed(seen[:9]).shape, learned.distance(seen[:2], seen).shape, learned.metric_under("recorded").shape
+    ((9, 2), (2, 2001), (7, 7))
     """
 
     def __init__(
@@ -341,8 +342,7 @@ class StateAbstraction:
 
     def distance(self, one: Any, other: Any) -> Floats:
         """The metric between the codes of two batches of observations, (n, m)."""
-        found: Floats = self.metric[np.ix_(self.encode(one), self.encode(other))]
-        return found
+        return np.asarray(self.metric[np.ix_(self.encode(one), self.encode(other))])
 
     # --- An embedding, if wanted
 

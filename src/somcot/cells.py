@@ -177,6 +177,19 @@ class Cells:
         The recordings, with the cells 0, ..., k - 1 as states. Empty in results read from a file.
     period : ndarray, shape (d,), or None
         Period of each coordinate, infinite for those without one.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walks = np.random.default_rng(0).normal(size=(20, 50, 1)).cumsum(axis=1)
+    >>> data = somcot.Trajectories.from_arrays(walks)
+    >>> cells = somcot.discretise(data, n_cells=4)
+    >>> cells
+    Cells(4 cells, 1 coordinates, 1 recordings)
+    >>> cells.samples(data), cells.codes(data)[:3].tolist(), cells.cost().shape
+    (Samples(4 states, 980 transitions, 20 episodes), [2, 2, 2], (4, 4))
+    >>> cells.turned(cells.centres).shape, cells.share_outside([[1000.0]]), cells.without_data().recordings
+    ((4, 1), 1.0, ())
     """
 
     # Centres are in the original units; sites, to which points are assigned, in the coordinates of `turned`.
@@ -465,6 +478,17 @@ class Continuous(NamedTuple):
         Why there is no error bound.
     resolution, twin, shift_check, curved
         Deprecated; set only in results of former versions.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> fit = MapFit("conjugate", 0.2, "y behaves as x scaled by 1.20")
+    >>> record = Continuous(None, Resolution((), (), ()), Twin(False, ""), None, fit, "map")
+    >>> record.summary(None)
+    'y behaves as x scaled by 1.20'
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", DeprecationWarning)
+    ...     _ = record.former("twin")
     """
 
     cells: Cells

@@ -362,7 +362,14 @@ class MarkovChain:
     def draw_occupancy(
         self, n: int, discount: float, rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of `n` independent transitions (X_G, X_{G+1}), G >= 0 geometric with P(G = t) = (1-g) g^t."""
+        """Indices of `n` independent transitions (X_G, X_{G+1}), G >= 0 geometric with P(G = t) = (1-g) g^t.
+
+        Examples
+        --------
+        >>> now, following = random_walk(5).draw_occupancy(4, 0.99, np.random.default_rng(0))
+        >>> now.tolist(), following.tolist()
+        ([4, 0, 0, 0], [4, 1, 0, 0])
+        """
         rng, n = check_rng(rng), check_count("n", n, at_least=0, at_most=10**15)
         require(40.0 * n, f"{n:.3g} transitions", "draw fewer")
         waiting = rng.geometric(1.0 - check_discount(discount), size=n) - 1

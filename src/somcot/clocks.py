@@ -124,7 +124,13 @@ class Clock(NamedTuple):
 
     @classmethod
     def discounting(cls, discount: object) -> Clock:
-        """The clock of a discount; 1 selects the long-run average."""
+        """The clock of a discount; 1 selects the long-run average.
+
+        Examples
+        --------
+        >>> Clock.discounting(1).name, Clock.discounting(0.9)
+        ('average', Clock(name='discount', value=0.9))
+        """
         # True equals 1 in Python, but is no discount; 0.9999999 is one, and not the average.
         is_one = isinstance(discount, (int, float)) and not isinstance(discount, bool) and discount == 1
         expected = "a number above 0 and below 1, such as 0.95, or 1 for the long-run average"

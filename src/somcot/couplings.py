@@ -131,6 +131,21 @@ class Coupling:
     mass : ndarray, shape (k,)
     start : ndarray, shape (n_x, n_y)
         The distribution of the initial pair of states.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> plan = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9).plan
+    >>> plan
+    Coupling(3 x 3 state pairs, 9 joint steps with mass)
+    >>> plan.state_law().round(3)
+    array([[0.644, 0.   , 0.078],
+           [0.   , 0.083, 0.   ],
+           [0.   , 0.   , 0.196]])
+    >>> float(abs(plan.dense().sum(axis=(2, 3)) - plan.state_law()).max()), plan.next_law().shape
+    (0.0, (3, 3))
+    >>> plan.marginal_x().shape, plan.marginal_y().shape, plan.swap().shape
+    ((3, 3), (3, 3), (3, 3))
     """
 
     shape: tuple[int, int]
@@ -395,6 +410,12 @@ def round_symmetric(plan: ArrayLike, p: ArrayLike, q: ArrayLike) -> Floats:
     """The symmetric rounding: the mean of rounding rows first and columns first.
 
     ``|r_sym(F, p, q) - F|_1 <= 3/2 (|F 1 - p|_1 + |F^T 1 - q|_1)`` for a probability matrix F.
+
+    Examples
+    --------
+    >>> round_symmetric([[0.5, 0.0], [0.0, 0.4]], [0.5, 0.5], [0.5, 0.5])
+    array([[0.5, 0. ],
+           [0. , 0.5]])
     """
     return (round_to_marginals(plan, p, q) + round_to_marginals(np.asarray(plan).T, q, p).T) / 2
 
@@ -413,6 +434,15 @@ def round_occupancy(mu: ArrayLike, x: MarkovChain, y: MarkovChain, start: ArrayL
     start : array_like, shape (n_x, n_y)
         Distribution of the initial pair, a coupling of the two initial distributions.
     discount : float
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]]), somcot.MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+    >>> start = [[1.0, 0.0], [0.0, 0.0]]
+    >>> rounded = round_occupancy(np.full((2, 2, 2, 2), 1 / 16), x, y, start, 0.5)
+    >>> bool(np.allclose(rounded.marginal_x().toarray(), x.occupancy(0.5)))
+    True
     """
     from somcot.chains import MarkovChain  # which imports this module
     from somcot.plumbing.linear_systems import Kernel, discounted_occupancy  # compiled code: loaded when used

@@ -61,6 +61,13 @@ class RowGradient:
         Derivative with respect to the initial distribution, centred, 0 where the probability is 0.
     sparse : bool
         Whether the chain stores its kernel as a sparse matrix.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> gradient = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9).gradient
+    >>> bool((gradient.x.matrix() == gradient.transition_x).all())
+    True
     """
 
     indptr: NDArray[np.int64]
@@ -101,6 +108,17 @@ class Gradient:
         With respect to the discount (from below, at 1), or the rate; NaN for other clocks.
     margin : Margin
         Whether the derivatives are unique.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = MarkovChain([[0.5, 0.5], [0.0, 1.0]]), MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+    >>> gradient = somcot.distance(x, y, "labels", discount=0.5).gradient
+    >>> gradient
+    Gradient(transition_x, transition_y, cost, initial, initial_x, initial_y, discount of 2 x 2 states)
+    >>> gradient.transition_y.round(3)
+    array([[-0.234,  0.156],
+           [ 0.   ,  0.   ]])
     """
 
     x: RowGradient
@@ -158,6 +176,15 @@ class TimeGradient:
         With respect to the distribution of the initial pair; NaN for pairs that were not computed.
     initial_x, initial_y : ndarray, shape (n_0,) and (m_0,)
         With respect to each initial distribution, centred, 0 where the probability is 0.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> tree = somcot.TimeChain([[[0.5, 0.5]], [[0.9, 0.1], [0.2, 0.8]]])
+    >>> other = somcot.TimeChain([[[0.4, 0.6]], [[0.9, 0.1], [0.2, 0.8]]])
+    >>> gradient = somcot.distance(tree, other, [[[0.0]], [[0.0, 1.0], [1.0, 0.0]]], horizon=2).time_gradient
+    >>> gradient.transition_y[0].round(3)
+    array([[-0.3,  0.2]])
     """
 
     transition_x: tuple[Floats, ...]

@@ -9,6 +9,8 @@
 >>> value, slope = jax.jit(jax.value_and_grad(loss))(jnp.zeros((3, 3)))
 >>> round(float(value), 5), bool(jnp.abs(slope).max() > 0)
 (0.58087, True)
+>>> somcot.jax.metric(target, target, cost, 0.9).shape
+(3, 3)
 
 Computations run on the host in float64 for every dtype; enable ``jax_enable_x64`` to get results in double precision.
 Initial distributions are uniform by default, unlike those of `MarkovChain`, because unvisited states would have

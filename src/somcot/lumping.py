@@ -36,6 +36,13 @@ class Lumping:
         Bound of the difference between a row, summed over blocks, and that of its block (total variation).
     span : float
         Largest difference between the features (or costs) of two states.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> lumped = lump(somcot.MarkovChain([[0.5, 0.3, 0.2], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]]), [1, 0, 0])
+    >>> lumped.labels.tolist(), lumped.bound(0.9) < 1e-12
+    ([0, 1, 1], True)
     """
 
     labels: NDArray[np.int64]

@@ -71,6 +71,10 @@ class Problem:
     >>> problem = Problem(random_walk(2), random_walk(2), [[3, 5], [5, 3]], 0.9)
     >>> problem.offset, problem.scale
     (3.0, 2.0)
+    >>> problem.in_units(np.array([3.0, 5.0])), problem.to_user(0.5)
+    (array([0., 1.]), 4.0)
+    >>> problem.potential_to_user(np.array([5.0]))
+    array([40.])
     """
 
     x: MarkovChain

@@ -225,6 +225,17 @@ class Result:
         SOMCOT with a half-life: the number of equally weighted transitions that its decayed counts are worth.
     details : Details
         Source of the fields that are computed on first access.
+
+    Examples
+    --------
+    >>> import somcot, tempfile
+    >>> result = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9)
+    >>> result.diagnose(), result.coupling().shape
+    ([], (3, 3, 3, 3))
+    >>> path = tempfile.mkdtemp() + "/walks"
+    >>> result.save(path); result.report(path + ".html", names=("fair", "drifting"))
+    >>> Result.load(path).distance == result.distance
+    True
     """
 
     distance: float
@@ -371,8 +382,7 @@ class Result:
         A corresponds to C with 0.8... [0.7..., 0.8...]
         """
         if confidence is not None:
-            rows: list[MatchInterval] = view("matches")(self, confidence)
-            return rows
+            return list(view("matches")(self, confidence))
         visits = self.state_law.sum(axis=1)  # time spent in each state of X
         best = self.encoder.argmax(axis=1)  # from the reported maps, not from `plan`
         order = [int(i) for i in np.argsort(-visits, kind="stable") if visits[i] > 0]
@@ -488,16 +498,6 @@ class Result:
         **details
             As for `somcot.report.html`, above all ``names=("May", "June")``, and the processes ``x=`` and ``y=`` for a
             summary of the data.
-
-        Examples
-        --------
-        >>> import somcot, tempfile, pathlib
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "walks.html"
-        >>> x, y = somcot.random_walk(3), somcot.random_walk(3, 0.7)
-        >>> result = somcot.distance(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
-        >>> result.report(path, names=("fair", "drifting"))
-        >>> "How far apart are fair and drifting?" in path.read_text()
-        True
         """
         view("result.page")(path, self, **details)
 

@@ -78,6 +78,13 @@ class Samples:
     array([[0. , 0.5, 0.5],
            [1. , 0. , 0. ],
            [0. , 0. , 1. ]])
+    >>> import os, tempfile
+    >>> samples.counts().tolist()
+    [[0, 1, 1], [2, 0, 0], [0, 0, 0]]
+    >>> path = os.path.join(tempfile.mkdtemp(), "shop.samples")
+    >>> samples.save(path)
+    >>> Samples.load(path).states == samples.states
+    True
     """
 
     states: tuple[Hashable, ...]

@@ -53,6 +53,8 @@ class TimeChain:
     >>> tree = TimeChain([[[0.5, 0.5]], [[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]]])
     >>> tree
     TimeChain(2 steps, 1 to 3 states, starts in 0)
+    >>> tree.support(1).probabilities.tolist()
+    [0.9, 0.1, 0.2, 0.8, 1.0]
     """
 
     transitions: tuple[Floats | csr_array, ...]

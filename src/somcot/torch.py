@@ -9,6 +9,8 @@
 >>> loss.backward()
 >>> round(loss.item(), 6), bool(logits.grad.abs().max() > 0)
 (0.58087, True)
+>>> somcot.torch.metric(target, target, cost, 0.9).shape
+torch.Size([3, 3])
 
 Kernels and initial distributions are typically outputs of a softmax; they are normalised in float64 for every dtype.
 Initial distributions are uniform by default, unlike those of `MarkovChain`, because unvisited states would have
@@ -81,14 +83,9 @@ def distance(
 
 
 def metric(
-    P_x: Tensor,
-    P_y: Tensor,
-    cost: Tensor,
-    discount: Tensor | float,
-    *,
-    warm: WarmStart | None = None,
+    P_x: Tensor, P_y: Tensor, cost: Tensor, discount: Tensor | float, *, warm: WarmStart | None = None,
     threads: int | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The exact distance from every pair of initial states, ([batch,] n_x, n_y); arguments as for `distance`.
 
     First derivatives only. Entries equal to the minimal cost, their lower bound, have derivative 0 in the kernels.
@@ -176,6 +173,8 @@ class RunningKernel(torch.nn.Module):  # type: ignore[misc]
     >>> running.add(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 0]))
     tensor([[0.6667, 0.3333],
             [1.0000, 0.0000]], dtype=torch.float64)
+    >>> running.kernel()[1]
+    tensor([1., 0.], dtype=torch.float64)
     """
 
     counts: Tensor

@@ -27,6 +27,11 @@ class FeatureMeans(NamedTuple):
         Mean and variance of the values recorded in each state.
     numbers : ndarray of int, shape (n,)
         Number of values; 0 where the mean is known exactly, or unknown (NaN).
+
+    Examples
+    --------
+    >>> FeatureMeans(("home", "cart"), np.array([0.0, 2.0]), np.array([0.0, 1.0]), np.array([50, 25])).squared_errors
+    array([0.  , 0.04])
     """
 
     states: tuple[Hashable, ...]
@@ -55,6 +60,24 @@ class FeatureCost:
         The features recorded on each side.
     shared : ndarray of int, shape (k, 2)
         Indices of the states whose features are pooled.
+
+    Examples
+    --------
+    >>> x = FeatureMeans(("home", "cart"), np.array([0.0, 2.0]), np.array([0.0, 1.0]), np.array([50, 25]))
+    >>> cost = FeatureCost(x, x._replace(means=np.array([0.0, 3.0])), np.array([[0, 0]]))
+    >>> np.asarray(cost)
+    array([[0., 3.],
+           [2., 1.]])
+    >>> cost.variance(np.array([[0.5, 0.0], [0.0, 0.5]])), cost.noise(np.random.default_rng(0)).shape
+    (0.02, (2, 2))
+    >>> shared = FeatureCost(x, cost.y, np.array([[0, 0], [1, 1]]))
+    >>> [side.tolist() for side in shared.pooled(x.means, cost.y.means)]
+    [[0.0, 2.5], [0.0, 2.5]]
+    >>> shared.disagreements().tolist(), shared.disagreement().code
+    ([[1, 1]], 'features-differ')
+    >>> shared.placed(shared.signed, ["cart", "home"])
+    array([[ 0. ,  2.5],
+           [-2.5,  0. ]])
     """
 
     x: FeatureMeans

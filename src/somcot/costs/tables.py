@@ -172,7 +172,14 @@ def _places(what: str, known: list[Hashable], states: Sequence[Hashable] | None)
 
 
 def check_cost(cost: ArrayLike, n_x: int, n_y: int) -> Floats:
-    """Check that `cost` is an (n_x, n_y) array of finite numbers whose range is finite too."""
+    """Check that `cost` is an (n_x, n_y) array of finite numbers whose range is finite too.
+
+    Examples
+    --------
+    >>> check_cost([[0, 1], [1, 0]], 2, 2)
+    array([[0., 1.],
+           [1., 0.]])
+    """
     array = real_array("cost", cost, 2)
     n_x, n_y = check_count("n_x", n_x, at_least=0), check_count("n_y", n_y, at_least=0)
     if array.shape != (n_x, n_y):

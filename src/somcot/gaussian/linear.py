@@ -115,14 +115,26 @@ class Linear:
         return out
 
     def record(self, lengths: Iterable[int] | Ints, rng: int | np.random.Generator | None = None) -> list[Floats]:
-        """Draw one episode of each length (in steps)."""
+        """Draw one episode of each length (in steps).
+
+        Examples
+        --------
+        >>> [len(path) for path in Linear.of(0.9, 0.1).record([3, 5], rng=0)]
+        [4, 6]
+        """
         steps = [check_count("lengths", int(length), at_least=0) for length in not_sparse("lengths", lengths)]
         # All episodes at the longest length, then cut: one call of the generator, so seeds do not depend on the order.
         drawn = self.sample(len(steps), max(steps), rng)
         return [episode[: n + 1] for episode, n in zip(drawn, steps, strict=True)]
 
     def equals(self, other: Linear) -> bool:
-        """Whether all parameters are equal."""
+        """Whether all parameters are equal.
+
+        Examples
+        --------
+        >>> Linear.of(0.9, 0.1).equals(Linear.of(0.9, 0.1)), Linear.of(0.9, 0.1).equals(Linear.of(0.8, 0.1))
+        (True, False)
+        """
         check_kind("other", other, Linear)
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
 

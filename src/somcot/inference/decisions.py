@@ -153,6 +153,16 @@ class SampleSize:
         Whether `n_sequences` is outside the simulated numbers.
     error : float
         Monte-Carlo standard error of the power with `n_sequences`.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> points = PowerPoint(50, 0.6, 40), PowerPoint(100, 0.9, 40)
+    >>> plan = SampleSize(78, 0.1, 0.8, 0.95, "rows", 0.05, 0.9, points, (-2.0, 0.32), False, 0.04)
+    >>> plan.power_at([78, 200]).round(2).tolist(), len(plan.table().rows)
+    ([0.8, 0.99], 2)
+    >>> plan.plot().get_xlabel()
+    'sequences per side'
     """
 
     n_sequences: int

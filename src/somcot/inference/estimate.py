@@ -7,6 +7,12 @@ for the rest and be blurred too; therefore the sharper of the two is used (docs/
 ``python -m benchmarks.maps``).
 
 The transitions of a stream are independent samples of the discounted occupancy, so their counts are ordinary data.
+
+>>> import somcot
+>>> x, y = (somcot.random_walk(4, theta).sample(100, 20, rng=k) for k, theta in enumerate((0.5, 0.7)))
+>>> cost = 1.0 - np.eye(4)
+>>> [round(solve(x, y, cost, discount=0.9).distance, 2) for solve in (estimate, plugin, saddle)]
+[0.16, 0.17, 0.17]
 """
 
 from __future__ import annotations
@@ -193,17 +199,10 @@ def plugin(
 
 
 def saddle(
-    x: ChainOrData,
-    y: ChainOrData,
-    cost: ArrayLike,
-    *,
-    discount: float,
-    stop_at_noise: float | None = None,
-    max_steps: int = 32_000,
-    tolerance: float = 1e-3,
-    primal_step: float = saddle_point.PRIMAL_STEP,
+    x: ChainOrData, y: ChainOrData, cost: ArrayLike, *, discount: float, stop_at_noise: float | None = None,
+    max_steps: int = 32_000, tolerance: float = 1e-3, primal_step: float = saddle_point.PRIMAL_STEP,
     dual_step: float = saddle_point.DUAL_STEP,
-) -> Result:
+) -> Result:  # fmt: skip
     """Solve the paper's saddle point with the occupancies of known or estimated chains.
 
     Parameters

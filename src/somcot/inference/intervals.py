@@ -23,6 +23,22 @@ that contain the noise, and where a kink makes it, it falls by half of what the 
 by t s / 2 just where d is too small.
 
 All values are on the unit-cost scale, where the smallest possible distance is 0.
+
+>>> import warnings
+>>> import somcot
+>>> from somcot.inference.estimate import plugin
+>>> from somcot.inference.model import bootstrap, fit, saturation, standard_error
+>>> x, y = (somcot.random_walk(4, theta).sample(200, 20, rng=k) for k, theta in enumerate((0.5, 0.7)))
+>>> models = fit(x, "x"), fit(y, "y")
+>>> 0 < saturation(models, 0.9) < 3
+True
+>>> found = plugin(x, y, somcot.costs.labels(x.states, y.states), discount=0.9)
+>>> with warnings.catch_warnings():
+...     warnings.simplefilter("ignore", DeprecationWarning)
+...     error = standard_error(*models, found.gradient)
+...     low, high = bootstrap(found.details, found.distance, 0.9, 20, np.random.default_rng(0))
+>>> low < found.distance < high, 0 < error < 0.1
+(True, True)
 """
 
 from __future__ import annotations

@@ -448,12 +448,11 @@ def bootstrap(whole: Any, plugin: float, confidence: float, n_resamples: int, rn
 
     It fails near distance 0: the plug-in is biased upward there and its resamples more so; the interval covered the
     truth in 0 to 53 % of cases at nominal 90 %. Use it as a check for distances well above 0.
+
+    `whole` is `Result.details` of an estimate; `plugin` and the bounds are in units of the range of the cost.
     """
     warn(Note("deprecated-function", "bootstrap", instead="Result.confidence_interval"), DeprecationWarning)
-    problem, features = whole.problem, whole.features
-    guess = whole.solution.pairs.table(whole.solution.V)
-    cost = problem.unit_cost
-    values = []
+    problem, values = whole.problem, []
     for _ in range(n_resamples):
         supports = [
             model.chain.support
@@ -461,10 +460,8 @@ def bootstrap(whole: Any, plugin: float, confidence: float, n_resamples: int, rn
             else with_episodes(model, "interval='bootstrap'").resample(rng).chain(check=False).support
             for model in whole.models
         ]
-        if features is not None:
-            cost = (np.abs(features.signed + features.noise(rng)) - problem.offset) / problem.scale
-        task = UnitProblem(supports[0], supports[1], cost, problem.discount)
-        solution = iterate(task, reachable_pairs(task), threads=1, guess=guess, tolerance=_RESAMPLE_TOLERANCE)
+        task = UnitProblem(supports[0], supports[1], problem.unit_cost, problem.discount)
+        solution = iterate(task, reachable_pairs(task), threads=1, tolerance=_RESAMPLE_TOLERANCE)
         if solution.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         values.append(solution.distance(problem.discount))

@@ -52,6 +52,19 @@ class Promise(NamedTuple):
         ... within this many events; None: for as long as the monitor runs.
     unit : {"events", "sequences"}
         What `one_per` and `within` count.
+
+    Examples
+    --------
+    >>> print(Promise(level=0.05, within=20_000))
+    a false alarm within 20,000 events with probability at most 0.05
+    >>> Promise(level=0.05, within=20_000).threshold
+    400000.0
+    >>> from somcot.live.conformal import Plan
+    >>> plan = Plan("sequences", None, True, "sequences are ranked", 10.0)
+    >>> Promise(5000).threshold_of(plan)
+    1000.0
+    >>> Promise(5000).in_full(plan)
+    'on average at most one false alarm in 5,000 events (500 sequences of 10 events); exact: sequences are ranked'
     """
 
     one_per: float | None = DEFAULT
@@ -260,6 +273,14 @@ class Alarm(NamedTuple):
         after.
     sequence, since_sequence : int
         The sequence that raised the alarm and the one with which the change began; 0 where steps are scored.
+
+    Examples
+    --------
+    >>> alarm = Alarm("a-7", 7, 5, 10.0, 9.0, "evidence", (Moved("cart", "paid", 0.5, 0.1, 40, 5.0),))
+    >>> print(alarm)
+    alarm at event 7, since about event 5, evidence 1.11 (alarm at 1)
+    >>> Alarm.from_plain(alarm.to_plain()) == alarm
+    True
     """
 
     id: str

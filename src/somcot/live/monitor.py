@@ -73,18 +73,24 @@ class Monitor:
 
     Examples
     --------
-    >>> import somcot
+    >>> import somcot, tempfile
     >>> walk, drift = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
-    >>> def path(chain, rng):
-    ...     recorded = chain.sample(1, 5000, rng=rng)
-    ...     return recorded.now
     >>> monitor = Monitor(walk.sample(1, 20_000, rng=0), discount=0.9, one_false_alarm_per=100_000)
-    >>> monitor.update(path(walk, 1))
+    >>> monitor.update(walk.sample(1, 5000, rng=1).now)
     []
-    >>> monitor.update(path(drift, 2))[0].event
+    >>> monitor.update(drift.sample(1, 5000, rng=2).now)[0].event
     5932
-    >>> monitor.alarm.reason, monitor.evidence
-    ('evidence', 1.0)
+    >>> monitor.alarm.reason, monitor.evidence, round(monitor.distance().distance, 2)
+    ('evidence', 1.0, 0.16)
+    >>> path = os.path.join(tempfile.mkdtemp(), "walk.monitor")
+    >>> monitor.save(path)
+    >>> monitor.accept()
+    >>> monitor.alarm is None, Monitor.load(path).alarm is None
+    (True, False)
+    >>> monitor.take(monitor.codes([0, 1, 2]), None, np.zeros(0))
+    []
+    >>> Monitor.check(walk.sample(100, 50, rng=3)).stationary
+    True
     """
 
     def __init__(

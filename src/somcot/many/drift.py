@@ -83,6 +83,20 @@ class Drift:
         Periods with too few transitions, and their numbers of transitions.
     notes : tuple of str
     seconds : float
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import os, somcot, tempfile
+    >>> walk, other = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.8)
+    >>> changes = drift({"May": walk.sample(40, 50, rng=1), "June": other.sample(40, 50, rng=2)}, discount=0.9)
+    >>> changes.sentence().partition(".")[0]
+    'It changed: 1 of 1 comparisons over 2 periods are significant'
+    >>> len(changes.against_reference()), len(changes.against_before()), [row["changed"] for row in changes.rows()]
+    (1, 1, [True])
+    >>> changes.report(os.path.join(tempfile.mkdtemp(), "drift.html"))
+    >>> changes.plot().get_ylabel()
+    'distance with 90 % interval'
     """
 
     periods: tuple[Hashable, ...]

@@ -86,6 +86,15 @@ class DistanceMatrix:
            [0.835, 0.687, 0.   ]])
     >>> distances.clusters(2)
     array([0, 0, 1])
+    >>> [round(row["distance"], 3) for row in distances.rows()]
+    [0.147, 0.835, 0.687]
+    >>> float(distances.to_pandas().loc[0.3, 0.7].round(3))
+    0.835
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "walks.matrix")
+    >>> distances.save(path)
+    >>> DistanceMatrix.load(path).labels
+    (0.3, 0.4, 0.7)
     """
 
     labels: tuple[Hashable, ...]

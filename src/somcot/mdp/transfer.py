@@ -66,6 +66,15 @@ class TransferBound:
         The policy: an action for each state, or probabilities.
     largest_contributions : tuple of MoreData
         Where more data would help most: actions with the largest share of the width of the interval.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> bound = TransferBound(8.1, ValueInterval(7.2, 7.0, 7.4), 1.2, 0.9, 0.9, 0.0, False, ("go", "go"), ())
+    >>> bound
+    TransferBound(model 8.1, recorded 7.2 in [7, 7.4], value error <= 1.2, policy loss <= 0.9, 90 %, large samples)
+    >>> bound.plot().get_xlabel()
+    'expected sum of discounted rewards in reality (90 %, large samples)'
     """
 
     value_model: float

@@ -1,4 +1,29 @@
-"""Plots of results. Each function takes a record and an optional `ax`, and returns the `ax`."""
+"""Plots of results. Each function takes a record and an optional `ax`, and returns the `ax`.
+
+>>> import warnings
+>>> import matplotlib; matplotlib.use("Agg")
+>>> import numpy as np
+>>> import somcot
+>>> x, y = somcot.random_walk(3), somcot.random_walk(3, 0.7)
+>>> result = somcot.distance(x, y, "labels", discount=0.9)
+>>> decoder(result).get_ylabel(), coupling(result).get_title(), trace(result).get_ylabel()
+('state of Y', 'time spent together', 'distance')
+>>> contributions(result).get_title()
+'in X / in Y'
+>>> visits(result).get_xlabel(), len(overview(result).axes)
+('share of time, discount 0.9', 9)
+
+For real vectors:
+
+>>> paths = np.random.default_rng(0).normal(size=(2, 30, 20, 2))
+>>> x, y = (somcot.Trajectories.from_arrays(side) for side in (paths[0], 1.2 * paths[1]))
+>>> result = somcot.distance(x, y, discount=0.8)
+>>> cells(result).get_title(), calibration(result).get_title(), len(map_tests(result).get_yticklabels()) > 3
+('corresponding cells', 'a map between the two', True)
+>>> with warnings.catch_warnings():
+...     warnings.simplefilter("ignore", DeprecationWarning)
+...     _ = resolution(result)
+"""
 
 from __future__ import annotations
 

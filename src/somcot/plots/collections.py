@@ -37,6 +37,15 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
     ax : matplotlib Axes, optional
     ordered : bool
         If False, keep the order of the matrix, as always if distances are missing or rows and columns differ.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> walks = {theta: somcot.random_walk(3, theta) for theta in (0.3, 0.5, 0.7)}
+    >>> found = somcot.distance_matrix(walks, "labels", discount=0.9)
+    >>> [label.get_text() for label in matrix(found).get_xticklabels()]
+    ['0.7', '0.3', '0.5']
     """
     check_kind("found", found, DistanceMatrix)
     check_flag("ordered", ordered)
@@ -64,7 +73,17 @@ def matrix(found: DistanceMatrix, *, ax: Axes | None = None, ordered: bool = Tru
 
 
 def dendrogram(found: DistanceMatrix, *, ax: Axes | None = None, method: str = "average") -> Axes:
-    """Dendrogram of `DistanceMatrix.linkage`, with the same parameters."""
+    """Dendrogram of `DistanceMatrix.linkage`, with the same parameters.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> walks = {theta: somcot.random_walk(3, theta) for theta in (0.3, 0.5, 0.7)}
+    >>> ax = dendrogram(somcot.distance_matrix(walks, "labels", discount=0.9))
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['0.7', '0.3', '0.5']
+    """
     from scipy.cluster.hierarchy import dendrogram as tree
 
     check_kind("found", found, DistanceMatrix)
@@ -91,6 +110,15 @@ def embedding(found: DistanceMatrix, *, ax: Axes | None = None, n_clusters: int 
     ax : matplotlib Axes, optional
     n_clusters : int, optional
         Colour the groups of `DistanceMatrix.clusters`.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> walks = {theta: somcot.random_walk(3, theta) for theta in (0.3, 0.5, 0.7)}
+    >>> ax = embedding(somcot.distance_matrix(walks, "labels", discount=0.9), n_clusters=2)
+    >>> sorted(text.get_text() for text in ax.texts)
+    ['0.3', '0.5', '0.7']
     """
     from matplotlib.patches import Circle
 
@@ -136,7 +164,17 @@ def _name_points(ax: Axes, points: Floats, names: list[str]) -> None:
 
 
 def selection(found: Selection, *, ax: Axes | None = None) -> Axes:
-    """Distances of all candidates with intervals; the confidence set is filled, numeric candidates form a curve."""
+    """Distances of all candidates with intervals; the confidence set is filled, numeric candidates form a curve.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> walks = {theta: somcot.random_walk(3, theta) for theta in (0.5, 0.8)}
+    >>> data = walks[0.5].sample(40, 20, rng=0)
+    >>> selection(somcot.select_model(data, walks, "labels", discount=0.9)).get_xlabel()
+    'candidate'
+    """
     check_kind("found", found, Selection)
     ax = axes(ax)
     curve = found.curve
@@ -167,6 +205,14 @@ def drift(found: Drift, *, ax: Axes | None = None) -> Axes:
     ----------
     found : Drift
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> weeks = {f"week {k}": somcot.random_walk(3).sample(40, 20, rng=k) for k in (1, 2, 3)}
+    >>> drift(somcot.drift(weeks, discount=0.9)).get_ylabel()
+    'distance with 90 % interval'
     """
     check_kind("found", found, Drift)
     ax = axes(ax)
@@ -205,6 +251,15 @@ def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
     ----------
     plan : SampleSize
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> from somcot.inference.statistics import PowerPoint
+    >>> points = PowerPoint(50, 0.6, 40), PowerPoint(100, 0.9, 40)
+    >>> plan = SampleSize(78, 0.1, 0.8, 0.95, "rows", 0.05, 0.9, points, (-2.0, 0.32), False, 0.04)
+    >>> power_curve(plan).get_ylabel()
+    'power to find a distance of 0.1'
     """
     check_kind("plan", plan, SampleSize)
     ax = axes(ax)
@@ -232,6 +287,17 @@ def transfer_bound(bound: TransferBound, *, ax: Axes | None = None) -> Axes:
     ----------
     bound : TransferBound
     ax : matplotlib Axes, optional
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> from somcot import mdp
+    >>> model = mdp.MDP([[[0.9, 0.1], [0.1, 0.9]]] * 2, [[0, 0], [1, 1]], actions=["stay", "go"])
+    >>> s, a, t = np.random.default_rng(0).integers(2, size=(3, 400))
+    >>> data = mdp.RecordedMDP.from_transitions(s, np.array(["stay", "go"])[a], s, t, initial=0)
+    >>> bound = mdp.transfer_bound(model, data, discount=0.9)
+    >>> transfer_bound(bound).get_title() == bound.plot().get_title()
+    True
     """
     check_kind("bound", bound, TransferBound)
     ax = axes(ax)

@@ -61,6 +61,14 @@ def encoder(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = 
         Where to draw; a new figure by default.
     names : (str, str)
         Names of the two processes.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import somcot
+    >>> result = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9)
+    >>> encoder(result, names=("fair", "drifting")).get_xlabel()
+    'state of drifting'
     """
     check(result, names)
     ax = heat_map(result.encoder, result.states_x, result.states_y, ax)

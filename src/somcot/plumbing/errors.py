@@ -26,7 +26,13 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class ConvergenceWarning(UserWarning):
-    """A computation missed its accuracy target and returned a simpler or less accurate result."""
+    """A computation missed its accuracy target and returned a simpler or less accurate result.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ConvergenceWarning)  # in this block, and not elsewhere
+    """
 
 
 class UnseenStateWarning(UserWarning):
@@ -34,7 +40,13 @@ class UnseenStateWarning(UserWarning):
 
 
 class DataWarning(UserWarning):
-    """Recorded data were dropped, are contradictory or look like another kind of data."""
+    """Recorded data were dropped, are contradictory or look like another kind of data.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", DataWarning)  # doubtful data stop the program
+    """
 
 
 class NotSolvedError(RuntimeError):

@@ -15,7 +15,15 @@ _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 class MemoryLimitError(MemoryError):
-    """A computation was refused because it would not fit into memory."""
+    """A computation was refused because it would not fit into memory.
+
+    Examples
+    --------
+    >>> require(1e18, "a table", "merge states")
+    Traceback (most recent call last):
+        ...
+    somcot.plumbing.memory.MemoryLimitError: ...
+    """
 
 
 def memory_limit() -> float:

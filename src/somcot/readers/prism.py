@@ -98,7 +98,16 @@ def read_prism(
     initial: Hashable | ArrayLike | None = None,
     format: str | None = None,  # noqa: A002
 ) -> MarkovChain:
-    """Read the .tra file of a DTMC, with .lab and .srew files of the same name; see `from_prism`."""
+    """Read the .tra file of a DTMC, with .lab and .srew files of the same name; see `from_prism`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "coin.tra"
+    >>> _ = path.write_text(chr(10).join(["2 3", "0 0 0.5", "0 1 0.5", "1 1 1"]))
+    >>> read_prism(path)
+    MarkovChain(2 states, 3 transitions, starts in 0)
+    """
     source = path if isinstance(path, Input) else identify(path, format)
     process = from_prism(source, initial=initial, missing="repeat")
     if isinstance(process, MDP):

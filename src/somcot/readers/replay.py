@@ -81,7 +81,15 @@ def from_replay_buffer(buffer: Buffer, *, encode: Encoder = None) -> RecordedMDP
 
 
 def transitions_of(buffer: Buffer) -> Transitions:
-    """The steps of a replay buffer in order of time, observations as they are."""
+    """The steps of a replay buffer in order of time, observations as they are.
+
+    Examples
+    --------
+    >>> steps = {"observations": [[0.0], [1.0]], "actions": [0, 1], "rewards": [0.0, 1.0],
+    ...          "next_observations": [[1.0], [2.0]], "terminals": [False, True]}
+    >>> transitions_of(steps).terminated.tolist()
+    [False, True]
+    """
     # What this function returned may be passed again, so that readers compose.
     if isinstance(buffer, Transitions):
         return buffer

@@ -101,6 +101,10 @@ class Counts:
     Counts(3 states, 4 transitions, 2 episodes)
     >>> counts.merge(counts).counts().tolist() == (2 * samples.counts()).tolist()
     True
+    >>> counts.chain(check=False).n_states, counts.with_start("cart").chain(check=False).initial.tolist()
+    (3, [1.0, 0.0, 0.0])
+    >>> counts.closed(), [half.n_transitions for half in counts.halves(np.random.default_rng(0))]
+    (Counts(3 states, 4 transitions, 2 episodes), [2, 2])
     """
 
     states: tuple[Hashable, ...]

@@ -55,7 +55,16 @@ class StreamError(ValueError):
 
 @runtime_checkable
 class Stream(Protocol):
-    """Any object with `draw`; the streams of this module have more attributes (see `Source`)."""
+    """Any object with `draw`; the streams of this module have more attributes (see `Source`).
+
+    Examples
+    --------
+    >>> class Coin:
+    ...     def draw(self, n):
+    ...         return [0] * n, [1] * n
+    >>> isinstance(Coin(), Stream), Coin().draw(2)
+    (True, ([0, 0], [1, 1]))
+    """
 
     def draw(self, n: int, /) -> Pairs:
         """Return at most n transitions as (states, next_states); fewer mean the end."""

@@ -1,4 +1,10 @@
-"""One self-contained HTML page about a result: no scripts, no external resources, every label escaped."""
+"""One self-contained HTML page about a result: no scripts, no external resources, every label escaped.
+
+>>> import somcot
+>>> result = somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9)
+>>> certainty(result)
+'Both processes are known, and the number is proved to ...'
+"""
 
 from __future__ import annotations
 
@@ -45,7 +51,16 @@ __all__ = [
 
 
 def write(path: str | os.PathLike[str], result: Result, **details: Any) -> None:
-    """Write the page to a file, replacing it atomically; `details` as for `html`."""
+    """Write the page to a file, replacing it atomically; `details` as for `html`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, somcot
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "walks.html"
+    >>> write(path, somcot.distance(somcot.random_walk(3), somcot.random_walk(3, 0.7), "labels", discount=0.9))
+    >>> "<h1>" in path.read_text()
+    True
+    """
     write_page(path, html(result, **details))
 
 

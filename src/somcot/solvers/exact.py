@@ -41,6 +41,13 @@ def solve(
     reduce : bool
         Solve the smallest problem with the same solution: rare states removed, equivalent states merged, each
         pair once if a chain is compared with itself. Applies at discounts up to 0.9995.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> walk, drift = somcot.random_walk(4), somcot.random_walk(4, 0.7)
+    >>> round(solve(Problem(walk, drift, somcot.costs.absolute([1, 0, 0, -1], [1, 0, 0, -1]), 0.9)).distance, 6)
+    0.207796
     """
     # Up to this discount rounding of V leaves enough digits; closer to 1, values relative to references are needed.
     if problem.clock.name == "discount" and problem.discount <= CLOSE:

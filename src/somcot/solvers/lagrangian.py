@@ -10,6 +10,31 @@ L = <mu, c - alpha_X - alpha_Y + g V' - V> + <nu_X lambda_X, alpha_X> + <nu_Y la
 
 mu and lambda take entropic steps, in logs; lambda's step is divided by the mass of its state, which makes it an
 entropic step on the joint distribution nu(x) lambda(y | x). The duals take gradient steps at the point 2 m_{k+1} - m_k.
+
+
+At a feasible coupling and its maps no dual changes the value, which is the expected cost:
+
+>>> import somcot
+>>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]]), somcot.MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+>>> result = somcot.distance(x, y, "labels", discount=0.5)
+>>> start = np.outer(x.initial, y.initial)
+>>> instance = Instance(1.0 - np.eye(2), x.occupancy(0.5), y.occupancy(0.5), start, 0.5)
+>>> primal = Primal(result.coupling(), result.encoder, result.decoder)
+>>> worst = best_dual(instance, primal)
+>>> round(result.distance, 6), round(value(instance, primal, worst), 6)
+(0.041667, 0.041667)
+>>> by_primal, by_dual = gradients(instance, primal, worst)
+>>> bool(abs(by_dual.V).max() < 1e-12), round(duality_gap(instance, primal, worst, primal, worst), 12)
+(True, 0.0)
+
+Steps start from uniform variables and are taken in place, in slices of any length:
+
+>>> from somcot.solvers.saddle import SaddleRun
+>>> run = SaddleRun(somcot.Problem(x, y, instance.cost, 0.5))
+>>> point = start_point(run.layout)
+>>> advance(run.layout, point, 0.5, 0.3, 0.83, 500, False)
+>>> point.state_law.round(3), float(result.state_law.max().round(3))
+(array([0.627, 0.039, 0.   , 0.334]), 0.625)
 """
 # mypy: disable-error-code="no-untyped-def"
 

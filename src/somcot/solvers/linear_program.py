@@ -79,6 +79,13 @@ def solve(problem: Problem, *, formulation: Formulation = "lambda", time_limit: 
         The paper's program without kernels, or the earlier one with kernels.
     time_limit : float
         Time limit of HiGHS in seconds.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]]), somcot.MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+    >>> round(solve(Problem(x, y, [[0, 1], [1, 0]], 0.5)).distance, 6)
+    0.041667
     """
     began = time.perf_counter()
     if not check_number("time_limit", time_limit) > 0:

@@ -221,6 +221,12 @@ def solve(
 
     The potential is the distance from each pair divided by the rate. Kernel gradients are with respect to rates: a
     derivative for every jump that occurs, compensated on the diagonal.
+
+    Examples
+    --------
+    >>> x, y = ContinuousChain([[-1, 1], [2, -2]]), ContinuousChain([[-1, 1], [3, -3]])
+    >>> round(solve(x, y, [[0, 1], [1, 0]], 0.5).distance, 6)
+    0.063492
     """
     problem, steps = uniformised(x, y, cost, rate)
     result = exact.solve(problem, pairs=pairs, threads=threads, max_sweeps=max_sweeps)

@@ -97,6 +97,13 @@ def solve(
     ----------
     problem, pairs, threads, max_sweeps, tolerance, reduce
         See `somcot.solvers.exact.solve`.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]]), somcot.MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+    >>> round(solve(Problem(x, y, [[0, 1], [1, 0]], 0.5)).distance, 6)
+    0.041667
     """
     began = time.perf_counter()
     small, solution = solution_of(

@@ -148,7 +148,16 @@ class Relative(NamedTuple):
 def solve(
     problem: Problem, *, pairs: PairChoice = "reachable", threads: int | None = None, max_sweeps: int = 200
 ) -> Result:
-    """Solve exactly; as `policy_iteration.solve`, for discounts near 1 and for the long-run average."""
+    """Solve exactly; as `policy_iteration.solve`, for discounts near 1 and for the long-run average.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> from somcot.clocks import Clock
+    >>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]]), somcot.MarkovChain([[0.4, 0.6], [0.4, 0.6]])
+    >>> round(solve(Problem(x, y, [[0, 1], [1, 0]], Clock.discounting(1))).distance, 6)
+    0.1
+    """
     began = time.perf_counter()
     solution = relative_solution(problem.unit, choose(problem.unit, pairs), threads=threads, max_sweeps=max_sweeps)
     kernel, start = solution.policy()

@@ -197,6 +197,14 @@ def solve(
     Result
         The bounds are proved by the averaged potential and coupling alone (`lower_bound`, `upper_bound`); the distance
         is the cost of the averaged coupling, moved to the nearer bound if constraint violation puts it outside.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]]), somcot.MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+    >>> result = solve(Problem(x, y, [[0, 1], [1, 0]], 0.5))
+    >>> result.bounds.low <= result.distance <= result.bounds.high < result.bounds.low + 0.01
+    True
     """
     began = time.perf_counter()
     max_steps = check_count("max_steps", max_steps)

@@ -240,6 +240,14 @@ def solve(
         Maximum number of Sinkhorn steps per pair and sweep.
     pairs, threads
         As for the exact solver.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> x, y = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]]), somcot.MarkovChain([[0.4, 0.6], [0.0, 1.0]])
+    >>> result = solve(Problem(x, y, [[0, 1], [1, 0]], 0.5))
+    >>> result.bounds.low <= result.distance <= result.bounds.high < result.bounds.low + 0.01
+    True
     """
     began = time.perf_counter()
     for name, number in (("epsilon", epsilon), ("tolerance", tolerance)):

@@ -152,6 +152,14 @@ def solve(
     """The minimum expected total cost until both chains have been absorbed.
 
     The state law is the expected number of visits to each pair before that, the potential the total from each pair.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> from somcot.clocks import Clock
+    >>> x, y = (somcot.MarkovChain([[p, 1 - p], [0.0, 1.0]]) for p in (0.5, 0.75))
+    >>> round(solve(Problem(x, y, [[0, 1], [1, 0]], Clock("total"))).distance, 6)
+    2.0
     """
     began = time.perf_counter()
     solution = _solution(problem, pairs, threads, max_sweeps)

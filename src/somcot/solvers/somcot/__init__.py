@@ -6,6 +6,17 @@ progress, interrupts and checkpoints.
 
 By default transitions are counted and the saddle point is solved on the counted chains (`counted`); with rates of its
 own, ``steps="paper"`` or ``steps="theorem"`` a run is the paper's Algorithm 2, one step for each transition.
+
+>>> import somcot, tempfile
+>>> x, y = somcot.random_walk(3, 0.5), somcot.random_walk(3, 0.7)
+>>> state = init(1.0 - np.eye(3), discount=0.9, n_steps=400)
+>>> a, b = (chain.sample_occupancy(400, 0.9, rng=seed) for seed, chain in enumerate((x, y)))
+>>> state = advance(state, (a.now[:200], a.following[:200]), (b.now[:200], b.following[:200]))
+>>> path = os.path.join(tempfile.mkdtemp(), "run.state")
+>>> save(state, path)
+>>> state = advance(load(path), (a.now[200:], a.following[200:]), (b.now[200:], b.following[200:]))
+>>> finish(state).n_steps
+400
 """
 
 from __future__ import annotations

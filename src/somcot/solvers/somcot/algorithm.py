@@ -77,7 +77,13 @@ class Iterate:
 
 
 def first(n_x: int, n_y: int, allowed: Bools | None = None) -> Iterate:
-    """Mu uniform (on `allowed`, when given), both lambdas uniform, all duals zero."""
+    """Mu uniform (on `allowed`, when given), both lambdas uniform, all duals zero.
+
+    Examples
+    --------
+    >>> first(2, 3).mu.shape, first(2, 3).lambda_x[0].round(3).tolist()
+    ((2, 3, 2, 3), [0.333, 0.333, 0.333])
+    """
     mask = np.ones((n_x, n_y, n_x, n_y), dtype=bool) if allowed is None else allowed
     return Iterate(
         np.where(mask, -math.log(mask.sum()), -np.inf),
@@ -152,6 +158,13 @@ def iterates(
     """Iterates 1, 2, ..., K + 1 of K batches of transitions, given as (states, next states) of each chain.
 
     The algorithm's output is the mean of the first K: ``sum(z.mu for z in islice(iterates(...), K)) / K``.
+
+    Examples
+    --------
+    >>> given = Given(1.0 - np.eye(2), np.eye(2) / 2, 0.9, Steps(1.0, 1.0, 1.0, 0.1, 0.1, 0.1))
+    >>> now, following = np.array([0, 1, 0]), np.array([1, 0, 0])
+    >>> len(list(iterates((now, following), (now, following), given)))
+    4
     """
     n_x, n_y = given.cost.shape
     z = first(n_x, n_y, allowed)
