@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.chains import MarkovChain, is_fitted, not_compared
+from somcot.chains import MarkovChain, not_compared
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
@@ -141,7 +141,7 @@ def distance(
 def _taken_as_known(x: object, y: object) -> Iterator[Note]:
     """Notes on what a result does not contain: errors of fitted models, attributes of edges."""
     for name, side in (("x", x), ("y", y)):
-        if is_fitted(side):
+        if isinstance(side, MarkovChain) and side.is_fitted:
             yield Note("fitted-model", name)
         if unused := not_compared(side):
             yield Note("edge-attributes-ignored", name, names=unused)
