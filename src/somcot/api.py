@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.chains import MarkovChain, is_fitted
+from somcot.chains import MarkovChain, not_compared
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
 from somcot.plumbing.errors import DataWarning, how_to_wrap, meant, warn
-from somcot.plumbing.notes import Note
+from somcot.plumbing.notes import Note, arranged
 from somcot.problem import Data, Problem, Process
 from somcot.recorded.recording import RewardSums
 from somcot.result import Result
@@ -130,7 +130,7 @@ def distance(
         return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     # Looked up before the clock branches, so that a misspelled method is an error with every clock.
     chosen = _method_for(method, x, y)
-    known = tuple(_taken_as_known(x, y))
+    known = tuple(arranged(_taken_as_known(x, y)))
     for note in known:
         warn(note, DataWarning)
     shared = {"confidence": confidence, "rng": rng, "progress": progress}
@@ -139,10 +139,12 @@ def distance(
 
 
 def _taken_as_known(x: object, y: object) -> Iterator[Note]:
-    """Notes on errors that a result does not contain: those of fitted models."""
-    fitted = [name for name, side in (("x", x), ("y", y)) if is_fitted(side)]
-    if fitted:
-        yield Note("fitted-model", " and ".join(fitted))
+    """Notes on what a result does not contain: errors of fitted models, attributes of edges."""
+    for name, side in (("x", x), ("y", y)):
+        if isinstance(side, MarkovChain) and side.is_fitted:
+            yield Note("fitted-model", name)
+        if unused := not_compared(side):
+            yield Note("edge-attributes-ignored", name, names=unused)
 
 
 def _by_method(
@@ -321,6 +323,8 @@ def metric(
     from somcot.solvers import other_clocks as clocked  # compiled code: keeps `import somcot` fast
 
     clock = Clock.chosen(discount, horizon, rate, total)
+    for note in arranged(note for note in _taken_as_known(x, y) if note.code == "edge-attributes-ignored"):
+        warn(note, DataWarning)
     # Timed chains are left to check_clock, which knows the clock that each of them needs.
     if clock.name in ("discount", "average") and not (isinstance(x, Timed) or isinstance(y, Timed)):
         x, y = _noted_chain("x", x), _noted_chain("y", y)

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["FITTED", "MarkovChain", "Support", "block_chain", "is_fitted", "random_walk"]
+__all__ = ["EDGES", "FITTED", "MarkovChain", "Support", "block_chain", "not_compared", "random_walk"]
 
 FITTED = "recorded transitions"  # attribute of chains that were estimated: their number out of each state, if known
+EDGES = "attributes of edges"  # attribute of walks on graphs whose edges have any: their names
 
 
 class Support(NamedTuple):
@@ -160,6 +161,11 @@ class MarkovChain:
     def is_sparse(self) -> bool:
         """Whether the kernel is stored as a sparse matrix."""
         return not isinstance(self.transition, np.ndarray)
+
+    @cached_property
+    def is_fitted(self) -> bool:
+        """Whether the chain was estimated from data, such as a model of `somcot.readers.from_model`."""
+        return FITTED in (self.attributes or {})
 
     @cached_property
     def support(self) -> Support:
@@ -422,9 +428,10 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
     return values
 
 
-def is_fitted(process: object) -> bool:
-    """Whether it is a chain that was estimated from data, such as a model of `readers.from_model`."""
-    return isinstance(process, MarkovChain) and FITTED in (process.attributes or {})
+def not_compared(process: object) -> str:
+    """The attributes of a graph's edges, which its walk does not use; empty if there are none."""
+    names = (process.attributes or {}).get(EDGES) if isinstance(process, MarkovChain) else None
+    return str(names[0]) if names else ""
 
 
 def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:

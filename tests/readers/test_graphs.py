@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import somcot
+from somcot.plumbing.notes import collected
 from somcot.readers import from_graph, read_graph
 from tests.notes import noted
 
@@ -163,14 +164,21 @@ def test_gml(tmp_path: Path) -> None:
 def test_attributes_of_edges_are_named() -> None:
     graph = nx.path_graph(3)
     graph.edges[0, 1].update(bond="double", weight=2.0)
-    with noted("edge-attributes-ignored", names="'bond'"):
-        walk = from_graph(graph)
+    walk = from_graph(graph)
     np.testing.assert_allclose(_first_row(walk), [0.0, 1.0, 0.0])
+    del graph.edges[0, 1]["bond"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        del graph.edges[0, 1]["bond"]
-        from_graph(graph)
-        from_graph(graph, weight=None)
+        bare = from_graph(graph, weight=None)
+        somcot.distance(from_graph(graph), bare, "degree", discount=0.9)
+    for about, x, y in (("x and y", walk, walk), ("x", walk, bare), ("y", bare, walk)):
+        with noted("edge-attributes-ignored", about=about, names="'bond'"):
+            somcot.metric(x, y, "degree", discount=0.9)
+        with noted("edge-attributes-ignored", about=about, names="'bond'"):
+            somcot.distance(x, y, "degree", discount=0.9)
+    with collected() as notes:  # one note for all graphs of a matrix, by name
+        somcot.distance_matrix({"a": walk, "b": bare, "c": walk}, "degree", discount=0.9)
+    assert [(note.code, note.about) for note in notes] == [("edge-attributes-ignored", "a and c")]
 
 
 def test_a_graph_in_pieces_starts_in_all_of_them() -> None:

@@ -15,6 +15,7 @@ from rich.panel import Panel
 from rich.table import Table as Grid
 from rich.text import Text
 
+from somcot.chains import EDGES, not_compared
 from somcot.cli.inputs import NamedProcess, Size, duration, known_attributes, readable
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
@@ -299,8 +300,10 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
         ]
         tables = [Table(("state", "steps from it", "share"), often, "lrr", "Most visited")]
     rows.append(("states", _names(value.states, 12)))
-    if attributes := getattr(value, "attributes", None):
-        rows.append(("attributes", f"{_names(list(attributes), 12)} (for --cost attribute:NAME)"))
+    if attributes := [name for name in getattr(value, "attributes", None) or () if name != EDGES]:
+        rows.append(("attributes", f"{_names(attributes, 12)} (for --cost attribute:NAME)"))
+    if unused := not_compared(value):
+        rows.append(("edges", f"their attributes are not compared: {label_text(unused, 200)}"))
     if isinstance(value, Samples) and (known := known_attributes(value)):
         are = "are" if len(known) > 1 else "is"
         rows.append(("sessions", f"{_names(known, 12)} {are} known (for --by NAME and --strata NAME)"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.chains import MarkovChain, is_fitted
+from somcot.chains import MarkovChain
 from somcot.costs.features import FeatureCost, FeatureMeans, from_features
 from somcot.costs.tables import (
     absolute,
@@ -120,7 +120,9 @@ def _of_labels(x: Any, y: Any) -> Floats:
         warn(Note("numbers-as-states", "cost", n_x=len(x.states), n_y=len(y.states)), DataWarning)
         return labels(x.states, y.states)
     # Only graphs and fitted models have attributes.
-    graphs = all(getattr(side, "attributes", None) is not None and not is_fitted(side) for side in (x, y))
+    graphs = all(
+        getattr(side, "attributes", None) is not None and not getattr(side, "is_fitted", False) for side in (x, y)
+    )
     if graphs and _is_numbered(x) and _is_numbered(y):
         warn(Note("numbered-nodes", "cost"), DataWarning)
     elif graphs and set(x.states).isdisjoint(y.states):

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from somcot.live.alarm import Alarm, Check, MonitorSettings
-from somcot.live.conformal import FEWEST, LENGTH, Cycle, Plan, Ranks, Recorded, SequenceDetector, held_labels
+from somcot.live.conformal import (
+    FEWEST,
+    INSIDE,
+    LENGTH,
+    STEPS_IN,
+    Cycle,
+    Plan,
+    Ranks,
+    Recorded,
+    SequenceDetector,
+    held_labels,
+)
 from somcot.live.detector import ENTRIES, Bets, Open
 from somcot.live.monitor import Monitor
 from somcot.live.reference import Labels, Reference, Window, empty, from_plain, to_plain
@@ -175,7 +186,10 @@ def _whole(monitor: Monitor, arrays: dict[str, Array], threshold: float, atom: i
         (waiting.lengths, 0, length + 1), (waiting.stage, 0, STAGES + 1), (waiting.last, -1, max(n, 1)),
         (waiting.counts[FREE_SLOT : FREE_SLOT + 1], -1, slots),
         (waiting.counts[FREE_CHUNK : FREE_CHUNK + 1], -1, chunks),
-        (cycle.codes, 0, max(n, 1)), (cycle.number[:2], 0, len(cycle.codes)), (np.diff(tables.pointer), 0, n_steps + 1),
+        (cycle.codes, 0, max(n, 1)), (cycle.number[INSIDE : INSIDE + 1], 0, 2),
+        # After a cycle that was cut at its greatest length, the number of its steps stays until the next one begins.
+        (cycle.number[STEPS_IN : STEPS_IN + 1], 0, len(cycle.codes) + (cycle.number[INSIDE] == 0)),
+        (np.diff(tables.pointer), 0, n_steps + 1),
     ])  # fmt: skip
     whole = SequenceDetector.__new__(SequenceDetector)
     whole.resume(tables, ranks, waiting, cycle, held, plan.cut, atom, threshold, monitor.settings.promise.forever)

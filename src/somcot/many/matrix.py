@@ -33,7 +33,7 @@ from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_client, check_rng
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.files import check_target, exclusive
-from somcot.plumbing.notes import Note, Share, codes, collected, restored
+from somcot.plumbing.notes import Note, Share, arranged, codes, collected, restored
 from somcot.plumbing.records import CheckpointError
 from somcot.plumbing.text import Report, meter
 from somcot.problem import ChainOrData
@@ -404,6 +404,8 @@ def _run(
     reasons = _reasons(plan, checkpoint)
     _diagonal(plan, checkpoint)
     of_members = dict.fromkeys(note for side in (plan.rows, plan.columns) for m in side for note in m.notes)
+    for text in arranged(note for note in of_members if codes([note]) == ["edge-attributes-ignored"]):
+        warn(text, DataWarning)  # one for all graphs
     fields = {name: checkpoint.fields[k] for k, name in enumerate(FIELDS)}
     data = any(m.is_data for m in (*plan.rows, *plan.columns))
     shown = plan.options.method if data or plan.options.method != "auto" else "exact"

@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot import costs
 from somcot.cells import PointCost
-from somcot.chains import MarkovChain, Support, is_fitted
+from somcot.chains import MarkovChain, Support, not_compared
 from somcot.core.pairs import ChainClasses, chain_classes
 from somcot.inference.model import Model, fit
 from somcot.inference.permutation import has_memory
@@ -164,8 +164,10 @@ def _member(label: Hashable, process: ChainOrData, order: tuple[Hashable, ...]) 
         # Rates are solved pair by pair; the model of a single chain serves the forecast and the checkpoint.
         model = in_order(fit(_in_steps(process)), order)
     notes = [note.within(str(label)) for note in collected_notes]
-    if is_fitted(process):
+    if isinstance(process, MarkovChain) and process.is_fitted:
         notes.append(Note("fitted-model", str(label)))
+    if unused := not_compared(process):
+        notes.append(Note("edge-attributes-ignored", str(label), names=unused))
     if isinstance(process, Samples) and has_memory(process):
         notes.append(Note("memory-episodes", str(label)))
     return Member(label, process, model, notes=tuple(notes))

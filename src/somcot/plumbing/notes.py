@@ -316,7 +316,9 @@ def _joint(group: list[str], names: Mapping[str, str], spelling: Spelling) -> st
     first = group[0]
     if not isinstance(first, Note):
         return first
-    sides = {names.get(n.about, n.about): str(n.values.get("share", "")) for n in group if isinstance(n, Note)}
+    # What was joined before is told apart again, to be named.
+    pairs = [(n, ("x", "y") if n.about == "x and y" else (n.about,)) for n in group if isinstance(n, Note)]
+    sides = {names.get(about, about): str(n.values.get("share", "")) for n, parts in pairs for about in parts}
     values = dict(first.values)
     about, *others = sides
     if len(set(sides.values())) > 1:

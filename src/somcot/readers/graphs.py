@@ -13,11 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.chains import MarkovChain
+from somcot.chains import EDGES, MarkovChain
 from somcot.plumbing.checks import check_flag, check_text
-from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
-from somcot.plumbing.notes import Note
 from somcot.readers.opening import Input, identify, open_bytes, whole
 from somcot.recorded.counts import Start
 from somcot.recorded.labels import listing
@@ -85,18 +83,20 @@ def from_graph(
     # The default name may be missing, as in graphs without weights; a name that was passed may not.
     if weight not in (None, "weight") and weights and all(w is None for _, _, w in weights):
         raise ValueError(f"graph: no edge has the attribute {weight!r} for weight; name another, or None to do without")
-    _note_edge_attributes(graph, weight)
     edges = ((u, v, 1.0 if w is None else w) for u, v, w in weights)
-    nodes = {node: dict(data) for node, data in graph.nodes(data=True)}
+    unused = _unused(graph, weight)
+    nodes = {node: {**data, **unused} for node, data in graph.nodes(data=True)}
     return _walk("graph", nodes, edges, bool(graph.is_directed()), initial, dangling)
 
 
-def _note_edge_attributes(graph: Graph, weight: str | None) -> None:
-    """Name the attributes of edges that the walk does not use, such as kinds of bonds."""
+def _unused(graph: Graph, weight: str | None) -> dict[str, str]:
+    """An attribute that names those of edges that the walk does not use, such as kinds of bonds, if there are any.
+
+    A comparison has one note on them for all its graphs.
+    """
     # The default name is not reported with weight=None either, which ignores it on purpose.
-    ignored = {str(key) for _, _, data in graph.edges(data=True) for key in data} - {str(weight), "weight"}
-    if ignored:
-        warn(Note("edge-attributes-ignored", "graph", names=", ".join(map(repr, sorted(ignored)))), DataWarning)
+    names = {str(key) for _, _, data in graph.edges(data=True) for key in data} - {str(weight), "weight"}
+    return {EDGES: ", ".join(map(repr, sorted(names)))} if names else {}
 
 
 def read_graph(

@@ -86,7 +86,7 @@ class Finite:
 
 
 @dataclass(eq=False)
-class _Steps:
+class _Sweeps:
     """The sweep of each step; if nothing changes with time, a single sweep with its bases."""
 
     problem: Finite
@@ -129,7 +129,7 @@ def solve(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None 
     """The minimum mean cost over the first T times, with its bracket, coupling and gradient."""
     began = time.perf_counter()
     problem = Finite(x, y, costs)
-    steps = _Steps(problem, _reached(problem), threads)
+    steps = _Sweeps(problem, _reached(problem), threads)
     back = _backward(problem, steps)
     forward = _forward(problem, steps, back)
     T, scale, offset = problem.n_times, problem.scale, problem.offset
@@ -185,13 +185,13 @@ def metric(x: Chain, y: Chain, costs: tuple[Floats, ...], *, threads: int | None
     problem = Finite(x, y, costs)
     # All pairs at every time: the table is requested for all of them.
     everything = [pairs_where(np.ones(cost.shape, dtype=np.bool_)) for cost in costs]
-    back = _backward(problem, _Steps(problem, everything, threads))
+    back = _backward(problem, _Sweeps(problem, everything, threads))
     table = problem.offset + problem.scale * back.V[0] / problem.n_times
     width = (back.below + back.above) / problem.n_times
     return np.clip(table, problem.offset, max(float(cost.max()) for cost in costs)), width
 
 
-def _backward(problem: Finite, steps: _Steps) -> _Backward:
+def _backward(problem: Finite, steps: _Sweeps) -> _Backward:
     T = problem.n_times
     require(8.0 * sum(cost.size for cost in problem.costs), f"tables of {T} times", "choose a shorter horizon")
     V = [problem.unit_cost(t) for t in range(T)]
@@ -220,7 +220,7 @@ class _Forward(NamedTuple):
     plan: Coupling | None
 
 
-def _forward(problem: Finite, steps: _Steps, back: _Backward) -> _Forward:
+def _forward(problem: Finite, steps: _Sweeps, back: _Backward) -> _Forward:
     """Follow the plans from the initial pairs; at discount 1 the weight of a pair is its probability."""
     T = problem.n_times
     start = _start(problem, steps, back)
@@ -256,7 +256,9 @@ def _added(joint: csr_array | None, kernel: Kernel, mass: Floats) -> csr_array:
     return total if joint is None else csr_array(joint + total)
 
 
-def _coupling(problem: Finite, steps: _Steps, back: _Backward, joint: csr_array | None, laws: list[Floats]) -> Coupling:
+def _coupling(
+    problem: Finite, steps: _Sweeps, back: _Backward, joint: csr_array | None, laws: list[Floats]
+) -> Coupling:
     """The mean over time of (pair, next pair); after the last time with the plans of the preceding step."""
     pairs, sweep, T = steps.pairs[0], steps.sweep(0), problem.n_times
     if T == 1:
@@ -284,7 +286,7 @@ class _Start(NamedTuple):
     margin: Margin
 
 
-def _start(problem: Finite, steps: _Steps, back: _Backward) -> _Start:
+def _start(problem: Finite, steps: _Sweeps, back: _Backward) -> _Start:
     """The coupling of the initial distributions against V_0: one transport problem."""
     n_x, n_y = problem.costs[0].shape
     # The initial distributions are the only "row" of these supports, so one sweep solves a single problem.
