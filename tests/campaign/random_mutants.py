@@ -3,7 +3,7 @@
 ``python -m tests.campaign.random_mutants DATA COUNT [SEED] [OUT]`` draws COUNT faults from all modules, the same for
 equal seeds, and runs each against the tests that cover its line, the quick ones first. DATA are files of coverage with
 contexts, made once by ``pytest --cov --cov-context=test``; lines that only compiled code or other processes run have
-none, and are tried with the tests of their folder. One line of JSON for each fault goes to OUT.
+none, and are tried with the test files that speak of them most. One line of JSON for each fault goes to OUT.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ast
 import copy
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -32,8 +33,7 @@ FLIPS: dict[type[ast.AST], Any] = {
     ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
     ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-# Tests of lines without contexts: those of the folder, or of compiled code.
-FOLDERS = {"core": ("tests/core", "tests/solvers"), "solvers": ("tests/solvers",), "compile": ("tests/compile",)}
+FILES = 6  # of tests for a line without contexts
 SECONDS = 300  # of CPU: what takes longer hangs
 
 
@@ -128,13 +128,26 @@ def covering(data: list[str], durations: dict[str, float]) -> dict[tuple[str, in
     return {place: sorted(tests, key=lambda test: (durations.get(test, 0.0), test)) for place, tests in found.items()}
 
 
-def fallback(file: str) -> list[str]:
-    """Tests of a line that nothing is known about."""
-    folder, _, rest = file.rpartition("/")
-    names = {f"test_{rest.removesuffix('.py')}.py", f"test_{folder.rpartition('/')[2]}.py"}
-    near = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if path.name in names)
-    folders = FOLDERS.get(folder.split("/")[0], (f"tests/{folder.split('/')[0]}",) if folder else ())
-    return [*near, f"src/somcot/{file}", *(name for name in folders if (ROOT / name).is_dir())]
+def near(site: Site) -> list[str]:
+    """The examples of the module, then the test files that speak most of its functions and classes around the place."""
+    tree = ast.parse((SOURCE / site.file).read_text(encoding="utf-8"))
+    around = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno <= site.line <= (node.end_lineno or 0)
+    ]
+    folder, _, rest = site.file.removesuffix(".py").rpartition("/")
+    module = folder if rest == "__init__" else f"{folder}/{rest}".strip("/")
+    named = {f"test_{name}.py" for name in module.split("/")[-2:]}
+    words = [re.compile(rf"\b{re.escape(name)}\b") for name in (*around, module.replace("/", "."))]
+    scores = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        score = 20.0 * (path.name in named) + sum(min(len(word.findall(text)), 10) for word in words)
+        score += 3.0 * (path.parent.name == folder.split("/")[0])
+        if score > 0.0:
+            scores[str(path.relative_to(ROOT))] = score
+    return [f"src/somcot/{site.file}", *sorted(scores, key=lambda name: -scores[name])[:FILES]]  # examples first
 
 
 def verdict(site: Site, tests: list[str], sound: Path, folder: Path) -> tuple[str, str]:
@@ -142,10 +155,11 @@ def verdict(site: Site, tests: list[str], sound: Path, folder: Path) -> tuple[st
     if not tests:
         return "no test", ""
     there = folder / "fault"  # a copy each: kernels that the fault does not touch stay compiled
-    shutil.copytree(sound, there)
+    shutil.copytree(sound, there, copy_function=os.link)
     try:
         path = there / "src" / "somcot" / site.file
         data = path.read_bytes()
+        path.unlink()
         path.write_bytes(data[: site.begin] + site.new.encode() + data[site.end :])
         names = folder / "tests.txt"
         names.write_text("\n".join(tests), encoding="utf-8")
@@ -175,7 +189,7 @@ def main(data: str, count: str, seed: str = "0", out: str = "out/mutants.jsonl")
         ignored = shutil.ignore_patterns(".git", ".venv*", "out", ".*_cache", ".hypothesis", "_build")
         shutil.copytree(ROOT, sound, ignore=ignored)
         for site in drawn(int(count), int(seed))[done:]:
-            tests = known.get((site.file, site.line)) or fallback(site.file)
+            tests = known.get((site.file, site.line)) or near(site)
             how, which = verdict(site, tests, sound, Path(name))
             row = {**site._asdict(), "tests": len(tests), "verdict": how, "by": which}
             with file.open("a", encoding="utf-8") as lines:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import somcot
@@ -271,14 +271,14 @@ PROPERTIES = (
 )
 
 
-def hold(check: Callable[[Draw], None], cases: int) -> int:
-    """Draw so many cases; returns how many were run."""
+def hold(check: Callable[[Draw], None], cases: int, start: int | None = None) -> int:
+    """Draw so many cases, the same each time, or others for another start; returns how many were run."""
     ran = 0
 
     @settings(
         max_examples=cases,
         deadline=None,
-        derandomize=True,
+        derandomize=start is None,
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, Phase.shrink),
@@ -289,6 +289,8 @@ def hold(check: Callable[[Draw], None], cases: int) -> int:
         ran += 1
         check(data.draw)
 
+    if start is not None:
+        property_of = seed(start)(property_of)
     property_of()
     return ran
 

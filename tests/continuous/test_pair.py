@@ -87,6 +87,29 @@ def test_the_rotation_of_linear_systems_is_near_the_closed_form() -> None:
     assert rotated == pytest.approx(truth, rel=0.1)
 
 
+@pytest.mark.parametrize("grown", [0.9, 1.15], ids=["stable", "explosive"])
+def test_no_other_rotation_of_the_noise_brings_linear_systems_nearer(grown: float) -> None:
+    """Over a grid of turns and reflections for the true systems; explosive ones are shrunk until they are not."""
+    rng, discount = np.random.default_rng(7), 0.9
+    A, B = grown * _turn(0.5), 0.6 * _turn(-0.4) + np.array([[0.0, 0.3], [0.0, 0.0]])
+    S, R = np.array([[0.4, 0.1], [0.1, 0.2]]), np.array([[0.1, 0.1], [0.1, 0.3]])  # symmetric, as the fitted roots are
+
+    def run(M: Floats, N: Floats) -> Floats:
+        return runs(normal(2, 0.5), lambda z, r: z @ M.T + r.standard_normal(z.shape) @ N.T)(400, 12, rng)
+
+    found = pair(run(A, S), run(B, R)).rotation()
+    shrink = 1.0 if grown < 1.0 else 0.99 / grown
+    Q = sum(
+        discount**k * np.linalg.matrix_power(shrink * A, k).T @ np.linalg.matrix_power(shrink * B, k)
+        for k in range(300)
+    )
+    turns = [_turn(angle) for angle in np.linspace(0.0, 2.0 * np.pi, 721)]
+    gains = [np.trace(S @ Q @ R @ T @ mirror) for T in turns for mirror in (np.eye(2), np.diag([1.0, -1.0]))]
+    np.testing.assert_allclose(found @ found.T, np.eye(2), atol=1e-9)
+    assert np.trace(S @ Q @ R @ found) == pytest.approx(max(gains), rel=0.01)
+    assert max(gains) > 1.05 * np.trace(S @ Q @ R)  # to leave the noise as it is would be worse
+
+
 def _turn(angle: float) -> Floats:
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 

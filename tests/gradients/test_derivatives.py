@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import somcot
 from somcot import MarkovChain, Problem
 from somcot.gradients import Inputs, WarmStart, solve_arrays, value_and_gradient
 from tests.gradients_instances import Arrays, random_arrays, random_direction
-from tests.instances import Floats, random_chain
+from tests.instances import Floats, dense_kernel, random_chain
 
 H = 1e-6
 
@@ -114,6 +115,44 @@ def test_no_slope_at_the_bottom() -> None:
     for part in ("P_x", "P_y", "discount", "initial_x", "initial_y"):
         assert not np.any(getattr(found.gradient, part))
     assert found.gradient.cost.sum() == pytest.approx(1.0)
+
+
+def margins(x: MarkovChain, y: MarkovChain, cost: Floats, discount: float) -> tuple[float, float]:
+    """By linear programs, from the start on: the least mass of a visited plan and the least slack of its duals."""
+    V = somcot.metric(x, y, cost, discount=discount) / (1.0 - discount)
+    (n, m), P, Q, masses, slacks = V.shape, dense_kernel(x), dense_kernel(y), [], []
+    sums = np.vstack([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
+    seen, left = set[int](), [(x.initial, y.initial)]
+    while left:
+        plan = linprog(V.ravel(), A_eq=sums, b_eq=np.concatenate(left.pop()), method="highs")
+        basic = plan.x > 1e-12
+        assert basic.sum() == n + m - 1  # so that its duals are unique
+        masses.append(plan.x[basic].min())
+        slacks.append((V.ravel() - sums.T @ plan.eqlin.marginals)[~basic].min())
+        left += [(P[k // m], Q[k % m]) for k in np.flatnonzero(basic).tolist() if k not in seen]
+        seen.update(np.flatnonzero(basic).tolist())
+    return float(min(masses)), float(min(slacks))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_margins_are_those_of_linear_programs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = (MarkovChain(rng.dirichlet(np.ones(n), n), rng.dirichlet(np.ones(n))) for n in (3, 4))
+    cost = 5.0 * rng.random((3, 4))
+    found = value_and_gradient(Problem(x, y, cost, 0.8))[1].margin
+    mass, slack = margins(x, y, cost, 0.8)
+    assert found.mass == pytest.approx(mass, abs=1e-11)
+    assert found.cost == pytest.approx(slack, abs=1e-8)
+
+
+def test_margins_of_ties_and_of_plans_without_a_choice() -> None:
+    """Halves against halves leave an arc without mass, which is exactly 0; a single successor leaves no other plan."""
+    half, cost = MarkovChain(np.full((2, 2), 0.5), [0.25, 0.75]), np.array([[0.0, 1.0], [2.0, 0.25]])
+    assert value_and_gradient(Problem(half, half, cost, 0.5))[1].margin.mass == 0.0
+    turn = MarkovChain(np.eye(2)[::-1], 0)
+    alone = value_and_gradient(Problem(turn, half, cost[:, :2], 0.5))[1].margin
+    assert alone.cost == np.inf
+    assert alone.mass == pytest.approx(0.25, abs=1e-15)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "uniform", "absorbing"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ from hypothesis import strategies as st
 from scipy.stats import multinomial, norm
 
 import somcot
-from somcot import MarkovChain
+from somcot import MarkovChain, Problem
+from somcot.core.pairs import reachable_pairs
 from somcot.inference import intervals
 from somcot.inference.intervals import KINK, Bar, Evidence, Pooled, interval_of
 from somcot.inference.model import fit
+from somcot.problem import UnitProblem
 from somcot.samples import Samples
+from somcot.solvers.policy_iteration import iterate
 from tests.data_instances import episodes, estimate, family, truth
 from tests.instances import Floats, walks
 from tests.notes import noted
@@ -274,6 +278,34 @@ def test_standard_error_by_rows_is_the_delta_method() -> None:
         noisy = np.array([rng.multinomial(n, row) / n for n, row in zip(model.totals[:-1], kernel, strict=True)])
         draws.append(((noisy - kernel) * slope).sum())
     assert found == pytest.approx(np.std(draws), rel=0.06)
+
+
+@pytest.mark.parametrize("estimated", [False, True], ids=["cost", "features"])
+def test_the_bootstrap_reflects_the_distances_of_resampled_recordings(estimated: bool) -> None:
+    """Recordings drawn again one by one, each solved by the public function, with quantiles by sorting."""
+    f = family("rw5_0.7@0.9")
+    models = fit(f.x.sample(20, 10, rng=0)), fit(f.y)
+    cost = 3.0 + 2.0 * np.asarray(f.cost)
+    problem = Problem(models[0].chain, models[1].chain, cost, 0.9)
+    task = UnitProblem(problem.x.support, problem.y.support, problem.unit_cost, 0.9)
+    solved = iterate(task, reachable_pairs(task))
+    signed, spread = np.subtract.outer(np.arange(5.0), np.arange(5.0)), 0.01
+    features = SimpleNamespace(signed=signed, noise=lambda rng: spread * rng.normal(size=(5, 5)))
+    whole = SimpleNamespace(problem=problem, features=features if estimated else None, models=models, solution=solved)
+    rng, drawn = np.random.default_rng(5), []
+    for _ in range(21):
+        again = models[0].samples.resample(rng).chain(check=False)  # type: ignore[union-attr]
+        table = np.abs(signed + spread * rng.normal(size=(5, 5))) if estimated else cost
+        shift = 3.0 * (table - problem.offset) / problem.scale  # any unit will do: distances follow
+        drawn.append(somcot.distance(again, f.y, shift, discount=0.9).distance / 3.0)
+    drawn.sort()
+    plugin = float(np.median(drawn))
+    with noted("deprecated-function", DeprecationWarning, about="bootstrap"):
+        low, high = intervals.bootstrap(whole, plugin, 0.9, 21, np.random.default_rng(5))
+    # With 21 draws the quantiles of 5 and 95 % are the second from either end.
+    assert low == pytest.approx(max(0.0, 2.0 * plugin - drawn[19]), abs=1e-5)
+    assert high == pytest.approx(max(0.0, 2.0 * plugin - drawn[1]), abs=1e-5)
+    assert drawn[1] < drawn[19] - 1e-3
 
 
 def test_episode_standard_error_agrees_on_markov_data() -> None:

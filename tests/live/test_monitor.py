@@ -13,6 +13,7 @@ import pytest
 import somcot
 from somcot import Counts, MarkovChain, Monitor, Samples
 from somcot.data import clickstream
+from somcot.live.reference import Reference
 from somcot.plumbing.records import CheckpointError, read_arrays
 from tests.live.streams import Family
 from tests.notes import codes, noted, notes_in
@@ -224,6 +225,48 @@ def test_accept_with_new_labels_and_a_cost() -> None:
     monitor.update([0, 1, 2, 9, 2, 1] * 500)
     assert len(monitor.alarms) == 1
     assert monitor.distance(None).distance < 0.2
+
+
+@pytest.mark.parametrize("kind", ["known", "counts"])
+def test_an_accepted_stream_holds_its_steps_and_the_old_rows_elsewhere(kind: str) -> None:
+    """Rows left are those of the stream; others keep the old ones, known ones as very many steps in proportion."""
+    kernel = np.array([[0.25, 0.75, 0.0], [0.5, 0.0, 0.5], [0.125, 0.125, 0.75]])
+    old = [["a", "b", "c", "c"], ["b", "a", "b"], ["c", "c", "a", "c"]]
+    process = (
+        MarkovChain(kernel, 0, states=list("abc"))
+        if kind == "known"
+        else Counts.from_samples(Samples.from_trajectories(old, states=list("abc")))
+    )
+    cost = np.array([[0.0, 1.0, 4.0], [2.0, 0.0, 1.0], [5.0, 3.0, 0.0]]) + 0.5
+    reference = Reference(process, cost)
+    # From the start to b; b -> a, a -> new, new -> a, a -> b: state c is never left.
+    now, following = np.array([-1, 1, 0, 3, 0], np.int32), np.array([1, 0, 3, 0, 1], np.int32)
+    found = reference.accepted(now, following, ["a", "b", "c", "new"])
+    assert isinstance(found.process, Counts)
+    counts = np.asarray(found.process.counts())
+    expected = np.zeros((4, 4))
+    expected[[1, 0, 3, 0], [0, 3, 0, 1]] = 1.0
+    if kind == "known":
+        np.testing.assert_allclose(counts[2] / counts[2].sum(), [0.125, 0.125, 0.75, 0.0], atol=1e-6)
+        assert counts[2].sum() >= 1e5
+    else:
+        expected[2, [0, 2]] = 1.0, 2.0  # c c, then c c a c
+        assert counts[2].tolist() == expected[2].tolist()
+    assert counts[[0, 1, 3]].tolist() == expected[[0, 1, 3]].tolist()
+    assert found.states == ("a", "b", "c", "new")
+    assert found.process.start_counts.tolist() == [0, 1, 0, 0]
+    assert not isinstance(found.cost, str)
+    assert found.cost[:3, :3].tolist() == cost.tolist()
+    assert found.cost[3].tolist() == [5.5, 5.5, 5.5, 0.5]
+    assert found.cost[:3, 3].tolist() == [5.5] * 3
+
+
+def test_starts_of_a_recording_stay_where_the_stream_has_none() -> None:
+    old = Samples.from_trajectories([["a", "b"], ["b", "a"], ["b", "b"]], states=["a", "b"])
+    found = Reference(old, "labels").accepted(np.array([0], np.int32), np.array([1], np.int32), ["a", "b", "new"])
+    assert isinstance(found.process, Counts)
+    assert found.process.start_counts.tolist() == [1, 2, 0]
+    assert found.cost == "labels"
 
 
 def test_a_recording_is_checked_against_itself() -> None:

@@ -24,6 +24,7 @@ from somcot.many.record import INTERRUPTED, DistanceMatrix, failure_notes
 from somcot.many.work import FIELDS, single_pair
 from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.records import CheckpointError
+from tests.campaign import oracle
 from tests.notes import codes, noted
 
 N = 6
@@ -65,6 +66,48 @@ def test_known_chains_are_as_far_apart_as_one_by_one(discount: float) -> None:
             assert found.high[i, j] >= alone.bounds.low
             assert found.low[i, j] - 1e-15 <= found.values[i, j] <= found.high[i, j] + 1e-15
     assert np.array_equal(found.values, found.values.T)
+
+
+@pytest.mark.parametrize("discount", [0.3, 0.9, 0.999])
+def test_bounds_of_known_chains_hold_the_distance_in_whole_numbers(discount: float) -> None:
+    """Not up to rounding: exact rational arithmetic on the stored numbers, for chains with random starts."""
+    rng = np.random.default_rng(3)
+    chains = [MarkovChain(rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(3))) for _ in range(5)]
+    cost = rng.random((3, 3))
+    found = distance_matrix(chains, cost, discount=discount)
+    for i, x in enumerate(chains):
+        for j, y in enumerate(chains):
+            low, high = found.low[i, j], found.high[i, j]
+            assert oracle.distance(x, y, cost, discount).inside(low, high)
+            assert cost.min() <= low <= high <= cost.max()
+            assert high - low <= 1e-9
+
+
+def test_bounds_do_not_leave_the_range_of_the_cost() -> None:
+    """Two chains that stay where the cost is largest, and two where it is least."""
+    stay = [MarkovChain(np.eye(2), start) for start in (0, 1)]
+    found = distance_matrix(stay, 2.0 + np.eye(2), discount=0.9)
+    assert found.values.tolist() == [[3.0, 2.0], [2.0, 3.0]]
+    assert (found.high <= 3.0).all()
+    assert (found.low >= 2.0).all()
+
+
+def test_tests_need_two_recordings_and_known_words() -> None:
+    two = {name: DATA[name] for name in list(DATA)[:2]}
+    found = distance_matrix({**two, "known": WALKS[0]}, COST, discount=0.9, tests="by")
+    assert np.isfinite(found.pvalues).tolist() == [[False, True, False], [True, False, False], [False] * 3]
+    crossed = distance_matrix({"set 0": DATA["set 0"]}, COST, discount=0.9, tests="bh", others={"1": DATA["set 1"]})
+    assert np.isfinite(crossed.pvalues).all()
+    alone: dict[str, Any] = {"set 0": DATA["set 0"], "known": WALKS[0]}
+    for rows, others in ((alone, None), (two, {"known": WALKS[0]})):
+        with pytest.raises(ValueError, match="no two processes are Samples"):
+            distance_matrix(rows, COST, discount=0.9, tests="bh", others=others)
+    for wrong in ("magic", 3, None, ["exact"]):
+        with pytest.raises(ValueError, match=r"method: found .* expected one of .auto"):
+            distance_matrix(WALKS[:2], COST, discount=0.9, method=wrong)  # type: ignore[arg-type]
+    for asked in ("simultaneous", "tests"):
+        with pytest.raises(ValueError, match=f"{asked}: needs a discount below 1, found horizon=3"):
+            distance_matrix(two, COST, horizon=3, confidence=0.9, **{asked: "bh" if asked == "tests" else True})  # type: ignore[arg-type]
 
 
 def test_equal_kernels_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,6 +485,7 @@ WORKER = """
 import sys, warnings, numpy as np, somcot
 from tests.many.test_matrix import COST, DATA
 from somcot.many import matrix
+from tests.campaign import oracle
 from tests.notes import codes, noted
 warnings.simplefilter("ignore")
 matrix._EVERY, matrix._CHUNK = 0.0, 0.01

@@ -410,7 +410,9 @@ def prepare(processes: Any, cost: Any, settings: MatrixSettings, *, others: Any 
             raise TypeError(f"{name}: only for Trajectories; leave it out")
         rows, columns = _fitted(labelled_rows, across)
     # Only now is it known whether intervals and p-values make sense, since Trajectories have become counts.
-    settings = _fitting(settings, [m.process for m in (*rows, *columns)])
+    settings = _fitting(
+        settings, [m.process for m in rows], [m.process for m in columns] if columns is not rows else None
+    )
     for name, side in (("processes", labelled_rows), ("others", across or {})):
         for label, process in side.items():
             if not isinstance(process, Trajectories):
@@ -522,11 +524,12 @@ def _checked(settings: MatrixSettings) -> float:
     return discount
 
 
-def _fitting(settings: MatrixSettings, processes: Sequence[ChainOrData]) -> MatrixSettings:
-    """The settings adapted to these processes: intervals and p-values are for data."""
-    if settings.tests is not None and sum(isinstance(p, Samples) for p in processes) < 2:
+def _fitting(settings: MatrixSettings, rows: list[ChainOrData], columns: list[ChainOrData] | None) -> MatrixSettings:
+    """The settings adapted to these processes (`columns` if not the rows): intervals and p-values are for data."""
+    recorded = [sum(isinstance(p, Samples) for p in side) for side in (rows, columns or ())]
+    if settings.tests is not None and (recorded[0] < 2 if columns is None else min(recorded) < 1):
         raise ValueError("tests: whole episodes are permuted, but no two processes are Samples; leave it out")
-    data = any(isinstance(p, Data) for p in processes)
+    data = any(isinstance(p, Data) for p in (*rows, *(columns or ())))
     if data and settings.timing.name == "average" and settings.method == "auto":
         warn(Note("average-from-data", discount=DATA_DISCOUNT, mixing=""), DataWarning)  # once, not for every pair
     if settings.confidence is None:
