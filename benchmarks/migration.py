@@ -13,16 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
+import somcot
 from benchmarks.frontier import ROOT, taken_out
+from somcot.data import clickstream
 
 BEFORE = "76ec534"  # the last commit of 0.2
 
 
 def answers() -> list[str]:
     """A line for each row of the page, by the version on PYTHONPATH."""
-    import somcot
-    from somcot.data import clickstream
-
     may, june = (
         somcot.readers.from_table(
             clickstream.path(month), sequence="session", time="time", state="page", terminated=True
@@ -34,8 +33,8 @@ def answers() -> list[str]:
     cost = somcot.costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
     x, y = somcot.random_walk(5, 0.5), somcot.random_walk(5, 0.7)
     walks = x.sample(400, 50, rng=1), y.sample(400, 50, rng=2)
-    streams = (somcot.streams.from_chain(chain, 0.95, rng=seed) for seed, chain in enumerate((x, y)))
-    run = somcot.distance(*streams, cost, discount=0.95, method="somcot", n_steps=20_000)
+    a, b = (somcot.streams.from_chain(chain, 0.95, rng=seed) for seed, chain in enumerate((x, y)))
+    run = somcot.distance(a, b, cost, discount=0.95, method="somcot", n_steps=20_000)
     return [
         _line("May against June, discount 0.9", somcot.distance(may, june, discount=0.9, confidence=0.9)),
         _line("random halves of May", somcot.distance(first, second, discount=0.9, confidence=0.9)),
@@ -45,13 +44,15 @@ def answers() -> list[str]:
     ]
 
 
-def _line(name, result) -> str:  # type: ignore[no-untyped-def]
+def _line(name: str, result: somcot.Result) -> str:
+    assert result.confidence_interval is not None
     low, high, _ = result.confidence_interval
     return f"{name}: {result.distance:.4f} [{low:.4f}, {high:.4f}]"
 
 
-def _alarm(monitor, recording) -> str:  # type: ignore[no-untyped-def]
+def _alarm(monitor: somcot.Monitor, recording: somcot.Samples) -> str:
     """Feed sessions one by one in the order of the file; say in which one the alarm comes."""
+    assert recording.offsets is not None
     for session, (begin, end) in enumerate(zip(recording.offsets, recording.offsets[1:], strict=False), start=1):
         codes = [*recording.now[begin:end], recording.following[end - 1]]
         if monitor.update([recording.states[code] for code in codes], [session] * len(codes)):
