@@ -209,10 +209,11 @@ def coverage(family: Family, draws: int, seed: int = 0) -> Coverage:
             warnings.simplefilter("ignore")
             rows = somcot.distance(x, y, family.cost, discount=0.9).matches(confidence=LEVEL)
         for row in rows:
-            low, high = ranges.of(row.x, row.y)
+            at = int(str(row.x)), int(str(row.y))
+            low, high = ranges.of(*at)
             inside += row.low <= low + 1e-6 and high - 1e-6 <= row.high
             determined += row.determined
-            wrong += row.determined and ranges.beaten(row.x, row.y)
+            wrong += row.determined and ranges.beaten(*at)
             widths.append(row.high - row.low)
     return Coverage(len(widths), inside, determined, wrong, float(np.mean(widths)))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,9 @@ from somcot.problem import Data, UnitProblem
 from somcot.recorded.pair_counts import occurrences
 from somcot.result import Result
 from somcot.samples import Samples
+
+if TYPE_CHECKING:
+    from somcot.core.sweep import Sweep
 
 __all__ = ["count_visits", "findings", "hypergeometric_pvalues", "log_factorial", "matches", "shown_matches", "spread"]
 
@@ -372,7 +375,8 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
     occupancy, best = result.state_law.sum(axis=1), result.encoder.argmax(axis=1)
     centre, halves = _optimal(result, *sides), []
     if models is not None and result.n_samples:
-        halves = [_optimal(result, *half) for half in zip(*_halves(result, models), strict=True)]
+        pairs = zip(*_halves(result, models), strict=True)
+        halves = [_optimal(result, *half)._replace(sweep=None) for half in pairs]  # their arrays are large
     noise = _Noise.of(centre, halves, result.discount, -NormalDist().inv_cdf(0.5 - 0.5 * confidence))
     for note in result.notes:
         if isinstance(note, Note) and note.code == "fitted-model":  # their errors are not in the intervals
@@ -385,7 +389,7 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
         for sign in (1.0, -1.0):  # the optimal couplings that have the fewest, and the most, of these two states
             change = np.zeros(makeup.cost.shape)
             change[i, j] = sign * noise.tilt[i, j]
-            own.append(_optimal(result, *sides, change, centre.V).encoder[i])
+            own.append(_optimal(result, *sides, change, centre).encoder[i])
         low, high, determined = noise.ends(i, j, np.stack(own))
         p = float(result.encoder[i, j])
         rows.append(
@@ -410,6 +414,7 @@ class _Plan(NamedTuple):
 
     encoder: Floats
     V: Floats
+    sweep: Sweep | None
 
 
 class _Noise(NamedTuple):
@@ -456,10 +461,10 @@ class _Noise(NamedTuple):
         return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0)), determined
 
 
-def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None, guess: Floats | None = None) -> _Plan:
+def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None, near: _Plan | None = None) -> _Plan:
     """An optimal coupling of two kernels on the entries of the result; rows of the result where unvisited.
 
-    `change` is added to the unit cost, and `guess` is a potential to start with.
+    `change` is added to the unit cost, and `near` is a plan of the same kernels to start with.
     """
     from somcot.core.pairs import reachable_pairs
     from somcot.plumbing.linear_systems import discounted_occupancy
@@ -473,13 +478,14 @@ def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None,
         unit = (unit - unit.min()) / (float(np.ptp(unit)) or 1.0)
     problem = UnitProblem(on_entries_of(makeup.x.support, p), on_entries_of(makeup.y.support, q), unit, result.discount)
     pairs = reachable_pairs(problem)
-    solution = iterate(problem, pairs, guess=guess)
+    guess, hints = (None, None) if near is None else (near.V, near.sweep)
+    solution = iterate(problem, pairs, guess=guess, hints=hints)
     kernel, start = solution.sweep.kernel()
     law, V = np.zeros((2, *unit.shape))
     law[pairs.x, pairs.y] = discounted_occupancy(kernel, start, result.discount)
     V[pairs.x, pairs.y] = solution.V[: len(pairs.x)]
     total = law.sum(axis=1, keepdims=True)
-    return _Plan(np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder), V)
+    return _Plan(np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder), V, solution.sweep)
 
 
 def _halves(result: Result, models: tuple[Model, Model]) -> list[Floats]:
