@@ -252,8 +252,8 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     n, m, branching = family.shape
     if family.kind in ("machine", "river"):
         (x, R), (y, S) = (machine(0.2), machine(0.35)) if family.kind == "machine" else (river(0.5, n), river(0.35, n))
-        known = [record(side, family.n, rng, outcome=rewards, length=50) for side, rewards in ((x, R), (y, S))]
-        return x, y, known[0], known[1], None
+        one, other = (record(side, family.n, rng, outcome=rewards, length=50) for side, rewards in ((x, R), (y, S)))
+        return x, y, one, other, None
     if family.kind == "coins":
         P, chance = garnet(n, m, branching, rng), rng.random((n, m, n))
         more = chance.copy()
