@@ -229,6 +229,14 @@ DISTANCES = (
     DistanceFamily("Garnet 10 x 3, rewards 0 or 1, one action paid more, 2,000", "coins", (10, 3, 3), "rewards", 2000),
     DistanceFamily("Garnet 6 x 2, same, all states follow, 1,500", "garnet", (6, 2, 6), "same", 1500),
     DistanceFamily("Garnet 8 x 3, every row, one side known, 1,500", "garnet", (8, 3, 4), "known", 1500),
+    # Written down when the first draws of the machine had led to another rule, and run after that.
+    DistanceFamily("Garnet 12 x 2, every row, changing hidden mode, 3,000", "aliased", (12, 2, 3), "every", 3000),
+    DistanceFamily("Garnet 7 x 2, every row, moods, noisy, 1,200", "moods", (7, 2, 3), "every", 1200, 0.15),
+    DistanceFamily("Garnet 7 x 4, every row, 1,800", "garnet", (7, 4, 3), "every", 1800),
+    DistanceFamily("machine, wear 0.5 and 0.3, 2,500", "machine", (11, 2, 3), "repair", 2500),
+    DistanceFamily("river of 8, 0.5 and 0.35, 4,000", "river", (8, 2, 3), "current", 4000),
+    DistanceFamily("Garnet 8 x 2, every row, one mode an episode, 1,500", "context", (8, 2, 4), "every", 1500),
+    DistanceFamily("Garnet 9 x 3, same, policy with memory, 1,500", "memory", (9, 3, 3), "same", 1500),
 )
 
 
@@ -251,7 +259,8 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         return x, y, record(x, family.n, rng, length=100), record(y, family.n, rng, length=100), None
     n, m, branching = family.shape
     if family.kind in ("machine", "river"):
-        (x, R), (y, S) = (machine(0.2), machine(0.35)) if family.kind == "machine" else (river(0.5, n), river(0.35, n))
+        worn = (0.2, 0.35) if family.change == "wear" else (0.5, 0.3)
+        (x, R), (y, S) = map(machine, worn) if family.kind == "machine" else (river(p, n) for p in (0.5, 0.35))
         one, other = (record(side, family.n, rng, outcome=rewards, length=50) for side, rewards in ((x, R), (y, S)))
         return x, y, one, other, None
     if family.kind == "coins":
