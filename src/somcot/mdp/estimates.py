@@ -1,12 +1,10 @@
 """The distance between two decision processes, known or recorded, from their initial distributions.
 
 Recorded rows, one for each state and action, are noisy, which makes the distance of the counted tables too large. Rows
-that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise, by their own test. The
-tests are calibrated by draws of equal processes, as steps of an episode may vary together.
-
-Pooled rows have differences of the right size, but the size of each is noisy, and the largest over actions of noisy
-distances is too large. The estimate is therefore, as for chains (docs/statistics.md), the counted distance minus its
-bias where the pooled processes are the truth: recordings of these are drawn and counted (`_estimated`).
+that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise. Draws of equal processes
+calibrate the tests, since steps of an episode may vary together. Pooled rows differ by the right size on average, but
+the largest over actions of noisy sizes is too large: recordings of the pooled processes are drawn and pooled again, and
+by how much the mean of their distances exceeds that of the pooled processes is subtracted (bootstrap bias correction).
 
 The interval inverts the distribution of the pooled distance along the path from equal processes (t = 0) over the pooled
 (t = 1) to the counted ones (t = 2): for each t, recordings are drawn, and their pooled distances have mean m(t) and
@@ -45,9 +43,10 @@ __all__ = ["distance"]
 
 _LARGEST = 1e6  # statistic of mean rewards that hardly vary
 _TESTS = 100  # draws of equal processes that calibrate the tests; they need no solve
-_DRAWS = 20  # at each of the three points of the path; more than all at t = 0 has a p-value of 1 / 21
+_DRAWS = 20  # at each of the three points of the path
 _PATH = (0.0, 1.0, 2.0)
 _SHORTEST = 10  # steps of a block of a recording with few episodes
+_Test = tuple[Floats, Floats, Floats]  # statistic, degrees of freedom and noise of each row, as for `Homogeneity`
 
 
 def distance(
@@ -63,8 +62,8 @@ def distance(
     """Distance between two decision processes from their initial distributions.
 
     The metric of `mdp.metric`, coupled over the initial distributions: the largest over all actions, or under a policy.
-    For recorded processes it is estimated: the distance of the counted tables minus its bias, which is found by drawing
-    recordings of the processes whose rows are pooled where the data cannot distinguish them. It takes 43 solves.
+    For recorded processes it is estimated: rows that the data cannot distinguish are pooled, and what is left of the bias
+    of the counted tables is found by drawing recordings of the pooled processes. It takes 43 solves.
 
     Parameters
     ----------
@@ -118,10 +117,9 @@ def distance(
     estimate, interval = pair.estimate(confidence, generator)
     lone = [Share(int(side.missing.sum()), len(side.missing)) for side in (pair.x, pair.y)]
     notes = tuple(Note("untried-pairs", name, share=share) for name, share in zip("xy", lone, strict=True) if share[0])
-    message = "rows that the data cannot distinguish are pooled"
-    return _result(pair, pair.counted, began, message=message, distance=estimate, method="auto",
-                   plugin=pair.counted.value, samples=(sizes[0], sizes[1]), confidence_interval=interval,
-                   notes=notes)  # fmt: skip
+    return _result(pair, pair.counted, began, message="rows that the data cannot distinguish are pooled",
+                   distance=estimate, method="auto", plugin=pair.counted.value, samples=(sizes[0], sizes[1]),
+                   confidence_interval=interval, notes=notes)  # fmt: skip
 
 
 class _Tables(NamedTuple):
@@ -271,10 +269,8 @@ class _Steps(NamedTuple):
             bounds = np.union1d(bounds, np.arange(0, T, max(_SHORTEST, T // MANY)))
         if not side.known[-1]:
             first = process.offsets[:-1]
-            row, column = (
-                np.insert(row, first, len(side.known) - 1),
-                np.insert(column, first, place[process.now[first]]),
-            )
+            row = np.insert(row, first, len(side.known) - 1)
+            column = np.insert(column, first, place[process.now[first]])
             apart, alone = np.insert(apart, first, 0.0), np.insert(alone, first, 0.0)
             bounds = bounds + np.searchsorted(first, bounds)
         return cls(row, column, apart, alone, bounds)
@@ -300,15 +296,9 @@ class _Pair:
     """Two processes on the union of their states, those of x first."""
 
     def __init__(
-        self,
-        x: _Side,
-        y: _Side,
-        states: tuple[Hashable, ...],
-        policy: Floats | None,
-        discount: float,
-        threads: int | None,
-        effects: tuple[Floats, Floats] | None = None,
-    ) -> None:
+        self, x: _Side, y: _Side, states: tuple[Hashable, ...], policy: Floats | None, discount: float,
+        threads: int | None, effects: tuple[Floats, Floats] | None = None,
+    ) -> None:  # fmt: skip
         self.x, self.y, self.states, self.policy, self.discount, self.threads = x, y, states, policy, discount, threads
         n_rows = len(x.counts)
         # Design effects of the tests of rows and of mean rewards.
@@ -316,9 +306,8 @@ class _Pair:
 
     def calibrated(self, rng: np.random.Generator) -> _Pair:
         """The same pair; tests know how much steps of one episode vary together, from draws of equal processes."""
-        own, null = self._tests(), [self.drawn(0.0, rng)._tests() for _ in range(_TESTS)]
-        effects = []
-        for k, (_, df, _) in enumerate(own):
+        null, effects = [self.drawn(0.0, rng).tests for _ in range(_TESTS)], []
+        for k, (_, df, _) in enumerate(self.tests):
             mean = np.mean([tests[k][0] for tests in null], axis=0)
             common = mean[df > 0].sum() / max(df.sum(), 1.0)
             effect = np.maximum(np.divide(mean, df, out=np.ones(len(df)), where=df > 0), 0.5 * common)
@@ -407,21 +396,23 @@ class _Pair:
         law = share[:, None] * a.law + (1.0 - share)[:, None] * b.law
         return _Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
 
+    @property
+    def tests(self) -> tuple[_Test, _Test]:
+        """Of every row and of every mean reward."""
+        return self._row_tests(), self._reward_tests()
+
     @cached_property
     def kept(self) -> tuple[Floats, Floats]:
         """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
         from somcot.inference.model import Homogeneity, kept_shares  # compiled code too
 
         rows, rewards = (
-            kept_shares(Homogeneity(statistic / effect, df, effect * noise)).shares
-            for (statistic, df, noise), effect in zip(self._tests(), self.effects, strict=True)
+            kept_shares(Homogeneity(T / effect, df, noise * effect)).shares
+            for (T, df, noise), effect in zip(self.tests, self.effects, strict=True)
         )
         return rows, rewards
 
-    def _tests(self) -> tuple[tuple[Floats, Floats, Floats], tuple[Floats, Floats, Floats]]:
-        return self._row_tests(), self._reward_tests()
-
-    def _row_tests(self) -> tuple[Floats, Floats, Floats]:
+    def _row_tests(self) -> _Test:
         """Two-sample chi-squared of every row, times (N - 1) / N, or of one side where the other is known.
 
         Degrees of freedom are 0 where there is no test; the noise is 1/n + 1/m.
@@ -449,7 +440,7 @@ class _Pair:
             noise = np.where(alone, 1.0 / np.maximum(visits, 1.0), noise)
         return np.where(df > 0, T, 0.0), df.astype(np.float64), np.where(df > 0, noise, 1.0)
 
-    def _reward_tests(self) -> tuple[Floats, Floats, Floats]:
+    def _reward_tests(self) -> _Test:
         """Squared differences of mean rewards over their variances; rewards without noise need no test."""
         n, m = self.x.visits[:-1], self.y.visits[:-1]
         variance = (n * self.x.variance + m * self.y.variance) / np.maximum(n + m, 1.0)
@@ -467,36 +458,31 @@ class _Pair:
 
     def estimate(self, confidence: float | None, rng: np.random.Generator) -> tuple[float, ConfidenceInterval | None]:
         """The estimate, and the distances on the path whose pooled distances are likely to be the one observed."""
-        # In this order, so that the estimate does not depend on the confidence.
-        drawn = {t: self._distances(t, confidence is not None, rng) for t in (1.0, 0.0)}
+        # First, so that the estimate does not depend on the confidence.
+        drawn = {1.0: self._distances(1.0, rng)}
         # Where rows cannot be tested, processes pulled together need not be equal.
         at = np.array([self.solve(*self.between(0.0)).value, self.pooled, self.counted.value])
-        estimate = _estimated(at, drawn[1.0][:, 0], drawn[0.0][:, 0])
+        # The bias of the pooled distance, if the pooled processes were the truth, is subtracted.
+        estimate = min(max(2.0 * self.pooled - float(drawn[1.0].mean()), float(at[0])), self.counted.value)
         if confidence is None:
             return estimate, None
         from scipy.special import stdtrit
 
-        drawn[2.0] = self._distances(2.0, True, rng)
+        drawn |= {t: self._distances(t, rng) for t in (0.0, 2.0)}
         # The observation and the draws are one sample: mean and standard deviation of so few are uncertain too.
         z = float(stdtrit(_DRAWS - 1, 0.5 + 0.5 * confidence)) * np.sqrt(1.0 + 1.0 / _DRAWS)
-        m = np.array([drawn[t][:, 1].mean() for t in _PATH])
-        s = np.array([drawn[t][:, 1].std(ddof=1) for t in _PATH])
+        m, s = np.array([(drawn[t].mean(), drawn[t].std(ddof=1)) for t in _PATH]).T
         low, high = (_inverted(self.pooled, m + side * z * s, at) for side in (1.0, -1.0))
-        # Inversion also corrects the bias found on the path, where noise keeps a little of every difference. In the
-        # true processes a few rows may differ and the others not at all, with hardly any bias: the interval is that
-        # with the correction and that without it, together.
+        # Inversion also corrects the bias found on the path, where noise keeps a little of every difference. If truly
+        # few rows differ, there is hardly any: the interval is that with the correction and that without it, together.
         half = float(z * s[1])
         low, high = min(low, max(self.pooled - half, float(at[0]))), max(high, self.pooled + half)
-        # The ends are in order and contain the estimate, although means of few draws may cross.
+        # Means of few draws may cross.
         return estimate, ConfidenceInterval(min(low, estimate), max(low, high, estimate), float(confidence))
 
-    def _distances(self, t: float, pooled: bool, rng: np.random.Generator) -> Floats:
-        """Counted and, if wanted, pooled distances of drawn recordings, (_DRAWS, 2)."""
-        found = np.zeros((_DRAWS, 2))
-        for row in found:
-            pair = self.drawn(t, rng)
-            row[:] = pair.counted.value, pair.pooled if pooled else np.nan
-        return found
+    def _distances(self, t: float, rng: np.random.Generator) -> Floats:
+        """Pooled distances of drawn recordings, (_DRAWS,)."""
+        return np.array([self.drawn(t, rng).pooled for _ in range(_DRAWS)])
 
     def drawn(self, t: float, rng: np.random.Generator) -> _Pair:
         """New recordings of the two processes on the path."""
@@ -507,29 +493,12 @@ class _Pair:
         return _Pair(x, y, self.states, self.policy, self.discount, self.threads, self.effects)
 
 
-def _estimated(at: Floats, pooled: Floats, equal: Floats) -> float:
-    """The estimate from the distances on the path and the counted ones of draws of the pooled and of equal processes.
-
-    As for chains: the pooled distance plus the misfit, by which the counted distance exceeds those of pooled processes;
-    at most the pooled distance if the processes may be equal, and the least distance if equal ones differ as much.
-    """
-    least, middle, counted = (float(value) for value in at)
-    if counted <= equal.mean():
-        return min(least, counted)
-    estimate = middle + counted - float(pooled.mean())
-    if counted <= equal.max():
-        estimate = min(estimate, middle)
-    return min(max(estimate, least), counted)
-
-
 def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
     """The distance where `observed` is expected on the path; linear between its points, and beyond the last."""
     # Means of few draws may fall along the path; inversion needs a monotone curve.
     rising = np.maximum.accumulate(expected)
     if observed >= rising[-1]:
         return float(distances[-1] + observed - rising[-1])
-    if observed <= rising[0]:
-        return float(distances[0])
     return float(np.interp(np.interp(observed, rising, _PATH), _PATH, distances))
 
 
