@@ -42,6 +42,7 @@ from somcot.result import Bounds, ConfidenceInterval, Details, Result, Status
 __all__ = ["distance"]
 
 _LARGEST = 1e6  # statistic of mean rewards that hardly vary
+_ROUNDING = 1e-12  # relative error of a mean of equal rewards
 _TESTS = 100  # draws of equal processes that calibrate the tests; they need no solve
 _DRAWS = 20  # at each of the three points of the path
 _PATH = (0.0, 1.0, 2.0)
@@ -62,8 +63,8 @@ def distance(
     """Distance between two decision processes from their initial distributions.
 
     The metric of `mdp.metric`, coupled over the initial distributions: the largest over all actions, or under a policy.
-    For recorded processes it is estimated: rows that the data cannot distinguish are pooled, and what is left of the bias
-    of the counted tables is found by drawing recordings of the pooled processes. It takes 43 solves.
+    For recorded processes it is estimated: rows that the data cannot distinguish are pooled, and the bias that is left
+    is found by drawing recordings of the pooled processes. It takes 43 solves.
 
     Parameters
     ----------
@@ -448,8 +449,9 @@ class _Pair:
         for side, visits in ((self.x, n), (self.y, m)):
             noise += np.where(side.known[:-1], 0.0, variance / np.maximum(visits, 1.0))
             tested &= ~side.missing[:-1]
-        tested &= noise > 0
         one, other = self.tables
+        # Means of one repeated number differ by rounding, which is no noise.
+        tested &= noise > (_ROUNDING * np.maximum(np.abs(one.reward), np.abs(other.reward))) ** 2
         T = np.divide((one.reward - other.reward) ** 2, noise, out=np.zeros(len(n)), where=tested)
         # Bounded, or nearly deterministic rewards would dominate the prior, which is fitted to all rows.
         return np.minimum(T, _LARGEST), tested.astype(np.float64), np.where(tested, noise, 1.0)
