@@ -39,6 +39,7 @@ html_theme_options = {
 }
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+default_role = "py:obj"  # `distance` is a link where there is such a name
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_mock_imports = [name for name in ("jax", "torch") if find_spec(name) is None]
@@ -125,6 +126,11 @@ def no_type_in_front(app: Sphinx, what: str, name: str, member: Any, options: An
         lines[:0] = ["..", ""]
 
 
+def link_pages(app: Sphinx, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Turn names of pages, such as docs/clocks.md, into links; help() shows them as they are."""
+    lines[:] = [re.sub(r"(?<!/)(`{0,2})docs/([\w-]+)\.md\1", r":doc:`/\2`", line) for line in lines]
+
+
 def examples_as_gallery(app: Sphinx, name: str, source: list[str]) -> None:
     """Lead links to examples, which work in the repository, to their pages of the gallery."""
     source[0] = re.sub(r"\]\(\.\./examples/(\w+)/(\w+)\.py\)", r"](gallery/\1/\2.rst)", source[0])
@@ -164,6 +170,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", examples_as_gallery)
     app.connect("build-finished", markdown_pages)
     app.connect("autodoc-process-docstring", no_type_in_front, priority=100)  # before napoleon
+    app.connect("autodoc-process-docstring", link_pages)
     app.connect("doctree-resolved", keep_numbers_whole)
     app.connect("autodoc-skip-member", says_nothing)
     app.connect("doctree-resolved", box_pictures)

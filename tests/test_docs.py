@@ -89,7 +89,7 @@ def without_times(line: str) -> str:
 
 
 def test_home_shows_the_command_of_the_demo() -> None:
-    (shown,) = re.findall(r"^somcot distance .*$", HOME, re.MULTILINE)
+    (shown,) = re.findall(r"^somcot distance .*$", HOME.replace("\\\n    ", ""), re.MULTILINE)  # joined lines
     files, report = "out/may.csv out/june.csv", "--html out/report.html"
     assert shown == f"somcot distance {files} {setup.COLUMNS} --discount {setup.DISCOUNT:g} {report}"
 

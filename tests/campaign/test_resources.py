@@ -40,6 +40,9 @@ def measured(*arguments: object) -> dict[str, float]:
 
 def check_forecast(method: str, kind: str, n: int, part: str) -> None:
     found = measured("forecast", method, kind, n)
+    if found["compiled"]:  # large problems take kernels that the small one did not; now they are on the disk
+        found = measured("forecast", method, kind, n)
+        assert found["compiled"] == 0
     share = max(found["peak"] - ALWAYS, 0.0) / found["forecast"]
     Row(part, "times the forecast", 1, int(share > ABOVE), share).write()
     assert share <= ABOVE, found

@@ -342,26 +342,29 @@ def kept_shares(tests: Homogeneity) -> Kept:
     variances = np.append(0.0, least * RATIO ** np.arange(n_sizes))
     weights = np.full(n_sizes + 1, 0.5 / n_sizes)
     weights[0] = 0.5
-    return _fitted(tests, Prior(variances, weights), ROUNDS, CHANGE)
+    shares, equal = _fitted(*tests, variances, weights, ROUNDS, CHANGE)
+    return Kept(shares, float(equal.mean()), Prior(variances, weights))
 
 
 def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
     """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
     # Expectation-maximisation cannot raise a weight of 0, and another draw may need a variance that the data do not.
-    start = prior._replace(weights=(1.0 - NEW) * prior.weights + NEW / len(prior.weights))
-    draws = (Homogeneity(*row) for row in zip(*tests, strict=True))
-    return np.stack([_fitted(draw, start, AGAIN, COARSE).shares for draw in draws])
+    start = (1.0 - NEW) * prior.weights + NEW / len(prior.weights)
+    draws = zip(*tests, strict=True)
+    return np.stack([_fitted(*draw, prior.variances, start.copy(), AGAIN, COARSE)[0] for draw in draws])
 
 
-def _fitted(tests: Homogeneity, start: Prior, rounds: int, change: float) -> Kept:
-    """Estimate the weights of the variances, beginning at `start`, and the share that each row keeps."""
-    tested = tests.df > 0
-    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested].astype(np.float64)
-    kept, shares, equal, weights = np.ones(len(tested)), np.empty(len(T)), np.empty(len(T)), start.weights.copy()
-    if len(T) and len(weights) > 1:
-        _empirical_bayes(T, df, noise, start.variances, weights, rounds, change, shares, equal)
+def _fitted(
+    statistic: Floats, df: Floats, noise: Floats, variances: Floats, weights: Floats, rounds: int, change: float
+) -> tuple[Floats, Floats]:
+    """Improve the weights of the variances in place; the share that each row keeps, and which tested rows are equal."""
+    tested = df > 0
+    kept, shares, equal = np.ones(len(tested)), np.empty(np.count_nonzero(tested)), np.empty(np.count_nonzero(tested))
+    if len(shares) and len(weights) > 1:
+        T, noise, df = statistic[tested], noise[tested], df[tested].astype(np.float64)
+        _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal)
         kept[tested] = np.minimum(shares, 1.0)  # with less than one degree of freedom the formula may exceed 1
-    return Kept(kept, float(equal.mean()) if len(T) else 0.0, start._replace(weights=weights))
+    return kept, equal
 
 
 @kernel

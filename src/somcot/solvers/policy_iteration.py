@@ -46,6 +46,7 @@ _LEFT_WIDE = 1e-4  # ... and otherwise, where another sweep costs more than the 
 _FEW = 1e-4  # fraction of changed plans up to which the next evaluation is exact
 _MANY = 10_000  # number of pairs above which that is considered
 _SAMPLE = 61  # every 61st pair is sampled to check whether the first policy is optimal
+_UNPROVED = Bounds(0.0, 1.0)  # of a unit cost, before the first sweep
 _POLISHES = 8  # iterations in centred potentials, if the others end above the target
 
 
@@ -61,7 +62,7 @@ class Solution:
     sweep: Sweep
     V: Floats
     last: Improvement | None = None
-    bounds: Bounds = field(default_factory=lambda: Bounds(0.0, 1.0))
+    bounds: Bounds = _UNPROVED
     status: Status = Status.STEP_LIMIT
     anywhere: float = 1.0
     trace: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "distance": [], "residual": []})

@@ -166,7 +166,9 @@ def duals(state: State, mean: Averages, scale: float) -> Duals | None:
     rows = np.arange(state.n_rows).reshape(mean.V.shape)[:n_x, :n_y]
     alpha_x = _spread(mean.alpha_x, state.x.offset, state.edges_x, rows, np.arange(n_x)[:, None], n_x)
     alpha_y = _spread(mean.alpha_y, state.y.offset, state.edges_y, rows, np.arange(n_y)[None, :], n_y)
-    return Duals(scale * alpha_x.transpose(0, 2, 1), scale * alpha_y, scale * mean.V[:n_x, :n_y])
+    alpha_x *= scale
+    alpha_y *= scale
+    return Duals(alpha_x.transpose(0, 2, 1), alpha_y, scale * mean.V[:n_x, :n_y])
 
 
 def coupling(state: State, mean: Averages, law: Floats) -> Coupling | None:
@@ -251,10 +253,14 @@ def _causal(marginal: Floats, offset: Places, edges: Edges, own: Ints, nu: Float
 
 def _spread(values: Floats, offset: Places, edges: Edges, rows: Ints, own: Ints, n: int) -> Floats:
     """Flat values of some rows as a full array (rows..., target)."""
-    own = np.broadcast_to(own, rows.shape)
-    slot = edges.slot[own][..., :n]
-    place = np.minimum(offset.astype(np.int64)[rows][..., None] + np.maximum(slot, 0), max(len(values) - 1, 0))
-    return np.where(slot >= 0, values[place], 0.0)
+    begins, last = offset.astype(np.int64), max(len(values) - 1, 0)
+    full = np.empty((*rows.shape, n))
+    # Slice by slice: indices of all entries at once would take several times the memory of the answer.
+    for part, row, states in zip(full, rows, np.broadcast_to(own, rows.shape), strict=True):
+        slot = edges.slot[states][..., :n]
+        place = np.minimum(begins[row][..., None] + np.maximum(slot, 0), last)
+        part[...] = np.where(slot >= 0, values[place], 0.0)
+    return full
 
 
 # --- The trace, from the sums that the kernels left on the way.
