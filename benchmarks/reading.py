@@ -88,8 +88,15 @@ def run(source: Path | None, *arguments: str) -> tuple[float, float]:
 
 def commands(before: Path | None, n_sequences: int, n_runs: int) -> None:
     """Rows per second of CPU, start-up included, and memory above a process that has imported the same modules."""
-    modules = "somcot.cli.application, somcot.cli.screens, somcot.readers, pyarrow.csv, pyarrow.compute"
-    imports = f"import {modules}; somcot.distance"
+    modules = "somcot.cli.application somcot.cli.screens somcot.readers pyarrow.csv pyarrow.compute"
+    # An earlier version has its commands elsewhere, so modules that it lacks are passed over.
+    imports = (
+        "import contextlib, importlib, somcot\n"
+        f"for name in {modules!r}.split():\n"
+        "    with contextlib.suppress(ImportError):\n"
+        "        importlib.import_module(name)\n"
+        "somcot.distance"
+    )
     versions = {"before": before, "now": None} if before else {"now": None}
     with tempfile.TemporaryDirectory() as folder:
         first, second, both = map(str, write_visits(Path(folder), n_sequences))

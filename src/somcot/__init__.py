@@ -19,7 +19,6 @@ True
 """
 
 import importlib as _importlib
-import importlib.abc as _abc  # noqa: F401
 import importlib.util as _util  # noqa: F401
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -148,14 +147,18 @@ _MOVED = {
 }
 
 
-class _Moved(_importlib.abc.Loader):
-    """Import hook that resolves former module names."""
+class _Moved:
+    """Import hook that resolves former module names.
+
+    Without the base class `importlib.abc.Loader`, whose module imports archives and temporary files.
+    """
 
     @staticmethod
     def find_spec(name: str, _path: _Any = None, _target: _Any = None) -> _Any:
         if name not in _MOVED:
             return None
-        return _importlib.util.spec_from_loader(name, _Moved())
+        loader: _Any = _Moved()
+        return _importlib.util.spec_from_loader(name, loader)
 
     def create_module(self, spec: _Any) -> _Any:
         module = _importlib.import_module(_MOVED[spec.name])

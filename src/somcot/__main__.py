@@ -23,7 +23,7 @@ def main() -> None:
     """Entry point of the ``somcot`` command."""
     signals.leave_at_once()
     _return_memory()
-    gc.set_threshold(100_000)  # searches for garbage among what is imported would take a tenth of a second
+    gc.set_threshold(250_000)  # searches for garbage among what is imported would take a tenth of a second
     from somcot.cli import application as cli  # the slowest import; an interrupt here loses no work
 
     signals.obey()
@@ -34,6 +34,10 @@ def main() -> None:
         raise
     except KeyboardInterrupt:  # a second Ctrl-C, while the first is being reported
         signals.decided(signals.interruption()[1])
+    finally:
+        # Otherwise the interpreter would search all objects for cycles before it frees their memory, which ends anyway.
+        gc.disable()
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ class Aligned(NamedTuple):
 class MatchInterval(NamedTuple):
     """A `Match` with the ends of an interval for its probability, from `Result.matches(confidence=...)`.
 
-    `determined` is False where other optimal couplings match the state differently, or may do so within the noise.
+    Optimal couplings need not be unique: the interval contains the probabilities in all of them. `determined` is False
+    where another partner is as frequent as `y` in one of them, or may be within the noise.
     """
 
     x: Hashable

@@ -367,9 +367,9 @@ class Result:
         Parameters
         ----------
         confidence : float, optional
-            Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings (some 40 exact
-            solves); chains are taken as known. Returns a list of `MatchInterval`, which also says whether all optimal
-            couplings agree.
+            Level of intervals for the probabilities, such as 0.9, from half-samples of the recordings (40 exact solves,
+            and two for each state); chains are taken as known. An interval contains the probabilities in all optimal
+            couplings. Returns a list of `MatchInterval`, which also says whether the partner is the same in all.
 
         Examples
         --------

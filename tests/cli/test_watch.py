@@ -301,6 +301,7 @@ def test_times_in_nanoseconds_and_the_date_of_an_alarm(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("sequence,time,state\ns,3/4/2026,a\n")  # of March or April
     bad = CliRunner().invoke(app, run, standalone_mode=False)
     assert "line 2 is broken ('3/4/2026' as a time: expected numbers or times such as 2026-05" in str(bad.exception)
+    assert "--time-format" in str(bad.exception)
     bad = CliRunner().invoke(app, [*run[:-2], "--end", "left"], standalone_mode=False)
     assert "--end: in a stream, 'left' is reached after a pause; pass its length too: --gap" in str(bad.exception)
 

@@ -318,6 +318,24 @@ def test_ties_are_not_determined() -> None:
     assert str(tied[0]) == "A: not determined"
 
 
+def test_intervals_of_known_chains_are_the_range_over_all_optimal_couplings() -> None:
+    """A ring of five blocks, whose optimal couplings are not unique; the ranges are those of linear programs."""
+    one, weights = np.eye(5), ((0.81, 0.19), (0.6, 0.4), (0.95, 0.05), (0.81, 0.19), (0.6, 0.4))
+    rings = [
+        s * one + on * np.roll(one, 1, axis=1) + (1 - s - on) * np.roll(one, -1, axis=1)
+        for s, on in ((0.2, 0.7), (0.3, 0.5))
+    ]
+    shares = np.concatenate(weights)
+    x = somcot.MarkovChain(rings[0], np.full(5, 0.2))
+    y = somcot.MarkovChain(np.repeat(np.repeat(rings[1], 2, axis=0), 2, axis=1) * shares, shares / 5)
+    result = somcot.distance(x, y, 1.0 - np.repeat(one, 2, axis=1), discount=0.9)
+    found = {match.x: match for match in result.matches(confidence=0.9)}
+    assert [round(end, 3) for k in range(5) for end in found[k][4:6]] == [
+        0.481, 0.562, 0.315, 0.461, 0.601, 0.622, 0.481, 0.562, 0.315, 0.461,
+    ]  # fmt: skip
+    assert [found[k].determined for k in range(5)] == [True, False, True, True, False]
+
+
 def test_ties_that_noise_hides() -> None:
     """States of one block tie in the truth; recordings seem to determine what half-samples alone would believe."""
     blocks, weights = np.array([[0.5, 0.35, 0.15], [0.15, 0.5, 0.35], [0.35, 0.15, 0.5]]), np.array([0.8, 0.2])

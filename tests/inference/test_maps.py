@@ -152,6 +152,20 @@ def test_states_that_are_never_met_cost_nothing() -> None:
     np.testing.assert_allclose(many.encoder[:12, :12], few.encoder, atol=1e-9)
 
 
+def test_maps_that_are_sharp_already_take_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long log compared with another of the same process: there is noise in the distance, but hardly any blur."""
+    chain = MarkovChain(np.random.default_rng(0).dirichlet(np.ones(5), size=5))
+    x, y = (chain.sample_occupancy(200_000, 0.9, rng=seed) for seed in (1, 2))
+    found = somcot.distance(x, y, costs.labels(range(5), range(5)), discount=0.9)
+    assert found.estimate is not None
+    assert found.estimate.rho > maps.BLUR
+    monkeypatch.setattr(saddle, "rounds", None)  # would raise an error
+    assert not found.maps.at_noise_level
+    np.testing.assert_allclose(found.encoder, np.eye(5), atol=0.05)
+    wrong = np.abs(found.encoder - np.eye(5)).sum(axis=1) / 2.0 @ found.state_law.sum(axis=1)
+    assert wrong < maps.GAIN
+
+
 def test_ctrl_c_is_passed_on(near_zero: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: Any, **options: Any) -> Iterator[saddle.Round]:
         raise KeyboardInterrupt

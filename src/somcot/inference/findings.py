@@ -7,7 +7,8 @@ distance or the rows.
 Intervals of corresponding states come from half-samples. The difference of a half-sample from the whole has the
 variance of the whole from the truth. Noise blurs the coupling, so half-samples are blurred more than the whole, and the
 whole more than the truth: the interval extends to the side of the truth by the bias that the half-samples show, which
-falls as one over the square root of the size where the coupling is at a corner.
+falls as one over the square root of the size where the coupling is at a corner. Optimal couplings need not be unique,
+and then the true probability is a range: the interval contains all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +36,9 @@ from somcot.problem import Data, UnitProblem
 from somcot.recorded.pair_counts import occurrences
 from somcot.result import Result
 from somcot.samples import Samples
+
+if TYPE_CHECKING:
+    from somcot.core.sweep import Sweep
 
 __all__ = ["count_visits", "findings", "hypergeometric_pvalues", "log_factorial", "matches", "shown_matches", "spread"]
 
@@ -351,10 +355,7 @@ def log_factorial(n: Floats) -> Floats:
 
 _SPLITS = 20  # into halves
 _FEW_PAIRS = 400  # pairs of states up to which all solves take a fraction of a second
-_PLANS = 4  # optimal plans of slightly changed costs, which differ where plans tie
-_SMALL = 1e-7  # change of the costs, relative to their range
-_NOISY = 10  # plans of costs that are changed by noise
-_TIED = 0.05  # difference of probabilities between optimal plans above which a match is not determined
+_SMALL = 1e-7  # change of a cost of known chains, relative to the range of all costs
 _SLOW = 1.0 / (np.sqrt(2.0) - 1.0)  # bias of the whole, in units of how much more biased its halves are
 
 
@@ -367,31 +368,36 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
             "confidence: intervals of matches exist for chains and recordings under a discount, by method 'auto', "
             "'exact' or 'plugin'; leave out confidence"
         )
-    sides = makeup.x.support, makeup.y.support
-    visited = result.state_law.sum(axis=1)
-    centre = _optimal(result, *(side.probabilities for side in sides))
-    best = result.encoder.argmax(axis=1)
-    determined = _tied(result, centre.encoder)[np.arange(len(best)), best] <= _TIED
-    low = high = result.encoder
     models: tuple[Model, Model] | None = getattr(result.details, "models", None)
     if result.n_samples and models is None:
         raise ValueError("confidence: a result that was loaded from a file has no recordings; compute it again")
+    sides = makeup.x.probabilities, makeup.y.probabilities
+    occupancy, best = result.state_law.sum(axis=1), result.encoder.argmax(axis=1)
+    centre, halves = _optimal(result, *sides), []
     if models is not None and result.n_samples:
-        low, high, plans = _ends(result, models, centre, confidence)
-        determined &= (plans.argmax(axis=2) == best).all(axis=0)
+        pairs = zip(*_halves(result, models), strict=True)
+        halves = [_optimal(result, *half)._replace(sweep=None) for half in pairs]  # their arrays are large
+    noise = _Noise.of(centre, halves, result.discount, -NormalDist().inv_cdf(0.5 - 0.5 * confidence))
     for note in result.notes:
         if isinstance(note, Note) and note.code == "fitted-model":  # their errors are not in the intervals
             warn(note, DataWarning)
-    return [
-        MatchInterval(
-            result.states_x[i], result.states_y[j], float(result.encoder[i, j]), float(visited[i]),
-            min(float(low[i, j]), float(result.encoder[i, j])), max(float(high[i, j]), float(result.encoder[i, j])),
-            bool(determined[i]),
+    rows = []
+    for i in np.argsort(-occupancy, kind="stable").tolist():
+        if occupancy[i] <= 0.0:
+            continue
+        j, own = int(best[i]), [centre.encoder[i]]
+        for sign in (1.0, -1.0):  # the optimal couplings that have the fewest, and the most, of these two states
+            change = np.zeros(makeup.cost.shape)
+            change[i, j] = sign * noise.tilt[i, j]
+            own.append(_optimal(result, *sides, change, centre).encoder[i])
+        low, high, determined = noise.ends(i, j, np.stack(own))
+        p = float(result.encoder[i, j])
+        rows.append(
+            MatchInterval(
+                result.states_x[i], result.states_y[j], p, float(occupancy[i]), min(low, p), max(high, p), determined
+            )
         )
-        for i in np.argsort(-visited, kind="stable").tolist()
-        for j in (int(best[i]),)
-        if visited[i] > 0
-    ]  # fmt: skip
+    return rows
 
 
 def shown_matches(result: Result) -> list[Match] | list[MatchInterval]:
@@ -408,12 +414,58 @@ class _Plan(NamedTuple):
 
     encoder: Floats
     V: Floats
+    sweep: Sweep | None
 
 
-def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None) -> _Plan:
+class _Noise(NamedTuple):
+    """How far a coupling may be from those of the true processes.
+
+    Couplings that are optimal for the true processes are optimal, or nearly so, for the recorded ones. So the interval
+    contains the probabilities of all that are optimal up to the noise: the extreme ones among these are optimal if the
+    cost of the two states is larger, or smaller, by what the noise of the potential makes of it (`tilt`).
+    """
+
+    tilt: Floats
+    halves: Floats
+    centre: Floats
+    quantile: float
+
+    @classmethod
+    def of(cls, centre: _Plan, halves: Sequence[_Plan], discount: float, quantile: float) -> _Noise:
+        if not halves:
+            small = np.full(centre.V.shape, _SMALL)
+            return cls(small, centre.encoder[None], centre.encoder, quantile)
+        # What rows and columns have in common changes no coupling. Another coupling exchanges partners of two pairs, so
+        # its cost differs by four entries of the rest: these two states, those next to them and those across.
+        change = discount * (np.stack([plan.V for plan in halves]) - centre.V)
+        change -= change.mean(axis=1, keepdims=True)
+        change -= change.mean(axis=2, keepdims=True)
+        square = np.mean(change**2, axis=0)
+        four = square + square.mean(axis=0) + square.mean(axis=1, keepdims=True) + square.mean()
+        # Errors of this choice would add to those of the probability: at twice the quantile they hardly occur.
+        tilt = np.maximum(2.0 * quantile * np.sqrt(four), _SMALL)
+        return cls(tilt, np.stack([plan.encoder for plan in halves]), centre.encoder, quantile)
+
+    def ends(self, i: int, j: int, rows: Floats) -> tuple[float, float, bool]:
+        """The interval of the probability of `j` given `i`, and whether no other partner is as frequent.
+
+        `rows` are the probabilities of all partners of `i` in optimal couplings.
+        """
+        halves, centre = self.halves[:, i], self.centre[i]
+        reach = self.quantile * np.sqrt(np.mean((halves - centre)[:, j] ** 2))
+        shift = float(centre[j] - halves[:, j].mean())  # towards the truth
+        low = rows[:, j].min() - reach + _SLOW * min(shift, 0.0)
+        high = rows[:, j].max() + reach + _SLOW * max(shift, 0.0)
+        lead, leads = rows[:, j, None] - rows, halves[:, j, None] - halves - (centre[j] - centre)
+        least = lead.min(axis=0) - self.quantile * np.sqrt(np.mean(leads**2, axis=0))
+        determined = bool((np.delete(least, j) > _SMALL).all())
+        return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0)), determined
+
+
+def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None, near: _Plan | None = None) -> _Plan:
     """An optimal coupling of two kernels on the entries of the result; rows of the result where unvisited.
 
-    `change` is added to the unit cost.
+    `change` is added to the unit cost, and `near` is a plan of the same kernels to start with.
     """
     from somcot.core.pairs import reachable_pairs
     from somcot.plumbing.linear_systems import discounted_occupancy
@@ -427,34 +479,18 @@ def _optimal(result: Result, p: Floats, q: Floats, change: Floats | None = None)
         unit = (unit - unit.min()) / (float(np.ptp(unit)) or 1.0)
     problem = UnitProblem(on_entries_of(makeup.x.support, p), on_entries_of(makeup.y.support, q), unit, result.discount)
     pairs = reachable_pairs(problem)
-    solution = iterate(problem, pairs)
+    guess, hints = (None, None) if near is None else (near.V, near.sweep)
+    solution = iterate(problem, pairs, guess=guess, hints=hints)
     kernel, start = solution.sweep.kernel()
     law, V = np.zeros((2, *unit.shape))
     law[pairs.x, pairs.y] = discounted_occupancy(kernel, start, result.discount)
     V[pairs.x, pairs.y] = solution.V[: len(pairs.x)]
     total = law.sum(axis=1, keepdims=True)
-    return _Plan(np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder), V)
+    return _Plan(np.where(total > 0.0, law / np.where(total > 0.0, total, 1.0), result.encoder), V, solution.sweep)
 
 
-def _tied(result: Result, centre: Floats) -> Floats:
-    """How much each probability differs between optimal plans: those of slightly changed costs are vertices."""
-    makeup = result.makeup
-    assert makeup is not None
-    rng = np.random.default_rng(0)  # a fixed seed, so that equal results have equal matches
-    changes = (_SMALL * rng.random(makeup.cost.shape) for _ in range(_PLANS))
-    plans = [_optimal(result, makeup.x.probabilities, makeup.y.probabilities, change).encoder for change in changes]
-    return np.asarray(np.abs(np.stack(plans) - centre).max(axis=0))
-
-
-def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: float) -> tuple[Floats, Floats, Floats]:
-    """Ends of the intervals of all probabilities, and the encoders that they contain.
-
-    Where couplings of the true processes tie, as between states that behave alike, noise decides for one of them. The
-    interval contains all that the noise may have excluded: those of costs that are changed by the noise of the
-    potential, without what rows and columns have in common, which changes no coupling.
-    """
-    makeup = result.makeup
-    assert makeup is not None
+def _halves(result: Result, models: tuple[Model, Model]) -> list[Floats]:
+    """Kernels of half-samples of both recordings; those of a known chain are all the same."""
     recorded = [None if model.samples is None else model.samples for model in models]
     strata: Strata | None = getattr(result.details, "strata", None)
     draws = []
@@ -465,19 +501,7 @@ def _ends(result: Result, models: tuple[Model, Model], centre: _Plan, level: flo
         else:
             draws.append(engine.kernels(engine.halve(0, _SPLITS, first=k)[:, 0], own))
         del engine  # its table is large
-    solved = [_optimal(result, p, q) for p, q in zip(*draws, strict=True)]
-    halves = np.stack([plan.encoder for plan in solved])
-    noise = result.discount * (np.stack([plan.V for plan in solved]) - centre.V)
-    noise -= noise.mean(axis=1, keepdims=True)
-    noise -= noise.mean(axis=2, keepdims=True)
-    sides = makeup.x.probabilities, makeup.y.probabilities
-    plans = np.stack([centre.encoder, *(_optimal(result, *sides, change).encoder for change in noise[:_NOISY])])
-    error = np.sqrt(np.mean((halves - centre.encoder) ** 2, axis=0))
-    shift = centre.encoder - halves.mean(axis=0)  # towards the truth
-    reach = -NormalDist().inv_cdf(0.5 - 0.5 * level) * error
-    low = plans.min(axis=0) - reach + _SLOW * np.minimum(shift, 0.0)
-    high = plans.max(axis=0) + reach + _SLOW * np.maximum(shift, 0.0)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), plans
+    return draws
 
 
 def _engine(side: Data | None, k: int, sides: Sequence[Data | None], strata: Strata | None) -> Engine | None:

@@ -183,7 +183,7 @@ def explain(text: str) -> tuple[int | None, str]:
         return None, "not valid UTF-8"
     first = text.strip().partition("\n")[0] or "cannot be read"
     if "error to double" in first or "error to timestamp" in first:
-        return None, f"{first.rpartition('invalid value ')[2]} as a time: expected {NUMBERS_OR_TIMES}"
+        return None, f"{first.rpartition('invalid value ')[2]} as a time: expected {NUMBERS_OR_TIMES}, or --time-format"
     return None, first[:160]
 
 
