@@ -173,7 +173,7 @@ class DistanceFamily(NamedTuple):
     name: str
     # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake, cliff; memory: actions are often
     # repeated; aliased: which of two Garnets is at work is hidden, and changes in one of 50 steps; context: it never
-    # changes within an episode; moods: all rewards of an episode are raised by one number
+    # changes within an episode; moods: all rewards of an episode are raised by one number; machine, river: as above
     kind: str
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
@@ -218,6 +218,25 @@ DISTANCES = (
     DistanceFamily("Garnet 5 x 2, every row, moods, noisy, 1,500", "moods", (5, 2, 3), "every", 1500, 0.1),
     DistanceFamily("Garnet 7 x 2, one state, policy with memory, 1,500", "memory", (7, 2, 3), "one", 1500),
     DistanceFamily("Garnet 6 x 3, every row, 1,200", "garnet", (6, 3, 3), "every", 1200),
+    # Written down before the bias of the pooled estimate was studied, and run after a rule was chosen on those above.
+    DistanceFamily("Garnet 10 x 4, every row, 2,500", "garnet", (10, 4, 4), "every", 2500),
+    DistanceFamily("Garnet 4 x 5, every row, 600", "garnet", (4, 5, 2), "every", 600),
+    DistanceFamily("Garnet 8 x 2, every row, changing hidden mode, 2,000", "aliased", (8, 2, 3), "every", 2000),
+    DistanceFamily("Garnet 9 x 3, every row, moods, noisy, 2,500", "moods", (9, 3, 3), "every", 2500, 0.2),
+    DistanceFamily("Garnet 7 x 3, one state, moods, noisy, 2,000", "moods", (7, 3, 3), "one", 2000, 0.1),
+    DistanceFamily("machine, wear 0.2 and 0.35, 1,500", "machine", (11, 2, 3), "wear", 1500),
+    DistanceFamily("river of 6, 0.5 and 0.35, 3,000", "river", (6, 2, 3), "current", 3000),
+    DistanceFamily("Garnet 10 x 3, rewards 0 or 1, one action paid more, 2,000", "coins", (10, 3, 3), "rewards", 2000),
+    DistanceFamily("Garnet 6 x 2, same, all states follow, 1,500", "garnet", (6, 2, 6), "same", 1500),
+    DistanceFamily("Garnet 8 x 3, every row, one side known, 1,500", "garnet", (8, 3, 4), "known", 1500),
+    # Written down when the first draws of the machine had led to another rule, and run after that.
+    DistanceFamily("Garnet 12 x 2, every row, changing hidden mode, 3,000", "aliased", (12, 2, 3), "every", 3000),
+    DistanceFamily("Garnet 7 x 2, every row, moods, noisy, 1,200", "moods", (7, 2, 3), "every", 1200, 0.15),
+    DistanceFamily("Garnet 7 x 4, every row, 1,800", "garnet", (7, 4, 3), "every", 1800),
+    DistanceFamily("machine, wear 0.5 and 0.3, 2,500", "machine", (11, 2, 3), "repair", 2500),
+    DistanceFamily("river of 8, 0.5 and 0.35, 4,000", "river", (8, 2, 3), "current", 4000),
+    DistanceFamily("Garnet 8 x 2, every row, one mode an episode, 1,500", "context", (8, 2, 4), "every", 1500),
+    DistanceFamily("Garnet 9 x 3, same, policy with memory, 1,500", "memory", (9, 3, 3), "same", 1500),
 )
 
 
@@ -239,6 +258,11 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         y = from_tabular("CliffWalking-v1", env_options={"is_slippery": family.change == "same"})
         return x, y, record(x, family.n, rng, length=100), record(y, family.n, rng, length=100), None
     n, m, branching = family.shape
+    if family.kind in ("machine", "river"):
+        worn = (0.2, 0.35) if family.change == "wear" else (0.5, 0.3)
+        (x, R), (y, S) = map(machine, worn) if family.kind == "machine" else (river(p, n) for p in (0.5, 0.35))
+        one, other = (record(side, family.n, rng, outcome=rewards, length=50) for side, rewards in ((x, R), (y, S)))
+        return x, y, one, other, None
     if family.kind == "coins":
         P, chance = garnet(n, m, branching, rng), rng.random((n, m, n))
         more = chance.copy()

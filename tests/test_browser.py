@@ -56,11 +56,13 @@ addEventListener('load', () => {
   }
   const tags = [...document.querySelectorAll('main > .scroll .tag.clear')];
   const marks = tags.map(mark => mark.getBoundingClientRect().right);
+  const wide = [...document.querySelectorAll('main > .scroll')].filter(part => part.scrollWidth > part.clientWidth + 1)
+    .length;
   const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
   const ink = getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
   const width = document.documentElement.scrollWidth;
   parent.document.title += JSON.stringify({key: KEY, width, inner: innerWidth, cut, over, hidden, twice, filled,
-    least, marks, ground, ink}) + '|||';
+    least, wide, marks, ground, ink}) + '|||';
 });
 </script>"""
 
@@ -155,6 +157,10 @@ def test_pages_fit_and_nothing_overlaps(name: str, width: int, light: dict[tuple
     assert page["least"] >= (9.0 if width > 500 else 7.0)
 
 
+def test_tables_of_the_drift_page_fit_on_a_phone(light: dict[tuple[str, int], Seen]) -> None:
+    assert light["drift", 390]["wide"] == 0
+
+
 @pytest.mark.parametrize("name", ["demo", "matrix", "drift"])
 def test_dark_pages_are_dark(name: str, dark: dict[tuple[str, int], Seen]) -> None:
     page = dark[name, 390]
@@ -193,6 +199,8 @@ def test_the_matrix_names_its_groups_and_breaks_its_scale(written: dict[str, str
     assert re.search(r"larger than expected by chance: 0\.[1-9]\d+ to 0\.\d+", page)
     assert "Between equal processes, up to about 1 of 6 would do so by chance." in page
     assert 'class="chance"' in page
+    grey = page.partition('<path class="chance" fill-opacity="')[2].partition('"')[0]  # the key has the same shade
+    assert f"var(--soft) {100 * float(grey):.0f}%" in page
     assert 'class="cell"' in page
 
 
@@ -201,6 +209,7 @@ def test_printed_tables_keep_their_heads_with_rows(written: dict[str, str]) -> N
     assert "tr:first-child" in paper
     assert "h2,h3{break-after:avoid}" in paper
     assert "<thead>" in written["demo"]  # repeated on each sheet
+    assert "p:has(+figure)" in paper  # a sentence stays with its picture
 
 
 def test_matches_have_intervals_and_changes_a_direction(written: dict[str, str]) -> None:

@@ -435,6 +435,23 @@ def moody(rng: np.random.Generator, n: int, share: float = 0.5) -> RecordedMDP:
     )  # fmt: skip
 
 
+def test_the_interval_is_that_of_a_further_normal_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where recordings drawn on the path are as far apart as their processes, give or take 0.001."""
+    from scipy.stats import t as student
+
+    rng = np.random.default_rng(22)
+    pair = _Pair.of(moody(rng, 60, 0.2), moody(rng, 60, 0.8), None, 0.9, 1)
+    means = {0.0: pair.solve(*pair.between(0.0)).value, 1.0: pair.pooled, 2.0: pair.counted.value}
+    noise = np.tile([-0.001, 0.001], 10)
+    monkeypatch.setattr(_Pair, "_distances", lambda self, t, rng: means[t] + noise)
+    for confidence in (0.5, 0.9, 0.99):
+        value, interval = pair.estimate(confidence, rng)
+        half = student.ppf(0.5 + 0.5 * confidence, 19) * np.sqrt(1.0 + 1.0 / 20) * noise.std(ddof=1)
+        assert interval is not None
+        assert (value, interval.high) == pytest.approx((pair.pooled, pair.pooled + half), rel=1e-12)
+        assert interval.low == pytest.approx(max(pair.pooled - half, means[0.0]), rel=1e-12)
+
+
 def test_what_steps_of_an_episode_share_is_drawn_with_it() -> None:
     """Rows, mean rewards and first states vary between draws as between recordings, not as with independent steps."""
     rng = np.random.default_rng(18)
@@ -447,6 +464,44 @@ def test_what_steps_of_an_episode_share_is_drawn_with_it() -> None:
     for t in (0.0, 2.0):
         drawn = [[parts(pair.drawn(t, rng).x) for _ in range(40)] for pair in pairs]
         np.testing.assert_allclose(np.mean(np.std(drawn, axis=1), axis=0), np.std(wanted, axis=0), rtol=0.2)
+
+
+def test_tests_know_how_much_steps_of_an_episode_vary_together() -> None:
+    """The variance of a mean reward is about five times that of independent steps where a coin is shared by ten."""
+    rng = np.random.default_rng(20)
+    alike = _Pair.of(moody(rng, 200), moody(rng, 200), None, 0.9, 1).calibrated(rng)
+    assert (alike.effects[1] > 3).all()
+    assert alike.effects[0][:2].mean() > 1.5
+    true = random_mdp(rng, 4, 2)
+    independent = _Pair.of(recorded(true, 4000, rng), recorded(true, 4000, rng), None, 0.9, 1).calibrated(rng)
+    np.testing.assert_allclose([effects.mean() for effects in independent.effects], 1.0, atol=0.1)
+    assert not independent.tests[1][1].any()  # its rewards have no noise: their means differ by rounding
+    # 40 pairs of equal processes: fewer mean rewards are taken to differ.
+    pairs = [_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1) for _ in range(40)]
+    before, after = (np.mean([pair.kept[1] for pair in some]) for some in (pairs, [p.calibrated(rng) for p in pairs]))
+    assert after < before / 2
+
+
+def test_the_bias_of_pooled_rows_is_subtracted() -> None:
+    """Where every row differs, noise makes the largest distance over actions too large although rows are pooled."""
+    found = []
+    for seed in range(16):
+        rng = np.random.default_rng([21, seed])
+        P, Q = (np.zeros((6, 3, 6)) for _ in range(2))
+        for table in (P, Q):
+            for s, a in itertools.product(range(6), range(3)):
+                table[s, a, rng.choice(6, 3, replace=False)] = rng.dirichlet(np.ones(3))
+        true = MDP(P, rng.random((6, 3)))
+        moved = MDP(0.8 * P + 0.2 * Q, true.rewards)
+        x, y = recorded(true, 1000, rng), recorded(moved, 1000, rng)
+        exact, result = (distance(*pair, discount=0.9, rng=seed, threads=1) for pair in ((true, moved), (x, y)))
+        assert result.plugin is not None
+        pooled = _Pair.of(x, y, None, 0.9, 1).pooled
+        found.append(np.array([result.plugin, pooled, result.distance]) - exact.distance)
+    counted, pooled, estimated = np.mean(found, axis=0)
+    assert pooled > counted / 3
+    assert abs(estimated) < counted / 3
+    assert distance(x, y, discount=0.9, confidence=0.9, rng=15, threads=1).distance == result.distance
 
 
 def test_drawn_recordings_are_those_of_the_path() -> None:

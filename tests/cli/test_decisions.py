@@ -484,8 +484,11 @@ def test_a_plan_on_the_command_line(logs: dict[str, Path], tmp_path: Path) -> No
     assert found["n_sequences"] >= 10
     assert picture.read_bytes()[:4] == b"\x89PNG"
     pilot = somcot.readers.from_table(logs["few"], state="page", sequence="session")
-    plan = somcot.sample_size(pilot, effect=0.08, discount=found["discount"])
+    with pytest.warns(somcot.DataWarning, match="halves of the pilot differ"):  # 14 sequences
+        plan = somcot.sample_size(pilot, effect=0.08, discount=found["discount"])
     assert found["n_sequences"] == plan.n_sequences
+    assert found["pilot_error"] == plan.pilot_error > 0.07
+    assert any("halves of the pilot differ" in warning for warning in found["warnings"])
     assert [tuple(point.values()) for point in found["points"]] == [tuple(point) for point in plan.points]
     assert "effect" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.99)
     assert "--html" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.08, "--html", tmp_path / "x.html")

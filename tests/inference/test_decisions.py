@@ -14,6 +14,7 @@ from somcot.inference import decisions
 from somcot.inference.decisions import KINDS
 from somcot.inference.estimate import EstimateDetails
 from somcot.inference.intervals import Evidence, equivalence_pvalue, interval_of
+from somcot.plumbing.notes import collected
 from somcot.recorded.transforms import times_reached
 
 pytestmark = pytest.mark.filterwarnings("ignore::somcot.DataWarning")
@@ -285,7 +286,8 @@ def test_the_change_has_the_size_of_the_effect() -> None:
     pilot = visits(SHOP, 20_000, 9)
     chain = pilot.chain(check=False)
     change = decisions._Change.of(pilot, chain, "rows", None)
-    share = decisions._calibrated(change, 1.0 - np.eye(4), DISCOUNT, 0.1, 0)
+    share, error = decisions._calibrated(change, 1.0 - np.eye(4), DISCOUNT, 0.1, 0)
+    assert error < 0.01
     P = np.array(chain.transition)
     nexts = np.bincount(pilot.following, minlength=4) / pilot.n_transitions
     leaves = pilot.visits > 0
@@ -300,7 +302,7 @@ def test_noise_of_the_pilot_is_no_change() -> None:
     shares = []
     for seed, pilot in enumerate([*(chain.sample(40, 20, rng=k) for k in range(8)), chain.sample(20_000, 20, rng=9)]):
         change = decisions._Change.of(pilot, pilot.chain(check=False), "rows", None)
-        shares.append(decisions._calibrated(change, 1.0 - np.eye(10), DISCOUNT, 0.05, seed))
+        shares.append(decisions._calibrated(change, 1.0 - np.eye(10), DISCOUNT, 0.05, seed)[0])
     assert np.mean(shares[:-1]) == pytest.approx(shares[-1], rel=0.1)
 
 
@@ -376,8 +378,28 @@ def test_the_table_rises_and_has_an_error(plan: SampleSize) -> None:
     assert powers == sorted(powers)
     total = sum(point.n_simulations for point in plan.points)
     assert f"Monte-Carlo error {plan.error:.2g}, {total} simulated tests" in str(plan)
+    assert f"error of the pilot {plan.pilot_error:.2g}" in str(plan)
     # About that of a binomial share near 0.8, if all tests were at the planned number.
     assert 0.5 < plan.error / np.sqrt(0.16 / total) < 2.5
+
+
+def test_a_small_pilot_leaves_the_power_open() -> None:
+    """The stated error is that by which shares vary over pilots, in units of the power, and a large one is noted."""
+    chain = MarkovChain(np.random.default_rng(3).dirichlet(np.full(6, 1.0), size=6), np.full(6, 1 / 6))
+    pilots = [chain.sample(25, 12, rng=k) for k in range(24)]
+    changes = [decisions._Change.of(pilot, pilot.chain(check=False), "rows", None) for pilot in pilots]
+    found = [decisions._calibrated(change, 1.0 - np.eye(6), DISCOUNT, 0.03, 1) for change in changes]
+    shares, errors = np.array(found).T
+    # The distance is proportional to the share, so both vary alike.
+    assert 0.6 < np.median(errors) / (np.std(shares) / np.mean(shares)) < 1.5
+    with collected() as notes:
+        plan = somcot.sample_size(pilots[0], effect=0.03, discount=DISCOUNT)
+    (note,) = [note for note in notes if note.code == "small-pilot"]
+    assert note.values["error"] == plan.pilot_error > 0.07
+    # A relative error of the distance is worth twice that of n.
+    n, share = plan.n_sequences, 0.01
+    moved = float(plan.power_at(n * (1 + share) ** 2) - plan.power_at(n * (1 - share) ** 2)) / (2 * share)
+    assert plan.pilot_error == pytest.approx(min(moved * found[0][1], 0.5), rel=0.35)
 
 
 def test_smaller_effects_need_more_sequences(pilot: Samples, plan: SampleSize) -> None:

@@ -177,6 +177,8 @@ def test_attributes_of_cases_and_events_are_columns(tmp_path: Path) -> None:
     same(from_table(path, sequence="case:region"), from_xes(path, sequence="case:region"))
     with pytest.raises(ValueError, match="no event has the attribute 'case:regoin'"):
         from_xes(path, state="case:regoin")
+    with pytest.raises(ValueError, match="'case:region'"):  # what was meant
+        from_xes(path, state="region")
 
 
 def test_case_names_that_come_twice_are_one_sequence(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def families() -> dict[str, Family]:
 
 
 def held_out() -> dict[str, Family]:
-    """Written down before the intervals by slopes were run on any of them."""
+    """Written down before intervals were extended to all optimal couplings."""
     six = 1.0 - np.repeat(np.eye(6), 2, axis=1)
     star = np.array([[0.1, 0.3, 0.3, 0.3], [0.8, 0.2, 0.0, 0.0], [0.8, 0.0, 0.2, 0.0], [0.8, 0.0, 0.0, 0.2]])
     leaves = np.array([[0.0, *[1.0] * 6], *[[1.0, *[0.0] * 6]] * 3])
@@ -127,7 +127,24 @@ def held_out() -> dict[str, Family]:
         ),
         "random costs": Family(uniform(wide[0]), uniform(wide[1]), rng.random((6, 6)), 200, 25),
         "random costs, few": Family(uniform(wide[0]), uniform(wide[1]), rng.random((6, 6)), 40, 25),
+        **second_held_out(),
     }  # fmt: skip
+
+
+def second_held_out() -> dict[str, Family]:
+    """Written down after those above, and before costs were changed by twice the quantile."""
+    rng = np.random.default_rng(20261120)
+    four = [rng.dirichlet(np.full(4, 2.0), 4) for _ in range(2)]
+    three = [rng.dirichlet(np.ones(3), 3) for _ in range(2)]
+    by_four, by_three = 1.0 - np.repeat(np.eye(4), 2, axis=1), 1.0 - np.repeat(np.eye(3), 3, axis=1)
+    middle = np.array([[0.5, 0.5, 0.0, 0.0], [0.3, 0.4, 0.3, 0.0], [0.0, 0.3, 0.4, 0.3], [0.0, 0.0, 0.5, 0.5]])
+    faster = np.array([[0.3, 0.7, 0.0, 0.0], [0.2, 0.4, 0.4, 0.0], [0.0, 0.2, 0.4, 0.4], [0.0, 0.0, 0.4, 0.6]])
+    return {
+        "four random blocks": Family(uniform(four[0]), split(four[1], FOUR), by_four, 200, 25),
+        "four random blocks, few": Family(uniform(four[0]), split(four[1], FOUR), by_four, 50, 25),
+        "three random blocks of three": Family(uniform(three[0]), split(three[1], THIRDS), by_three, 200, 25),
+        "line of four": Family(uniform(middle), split(faster, FOUR), by_four, 200, 25),
+    }
 
 
 class Ranges:

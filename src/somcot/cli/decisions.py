@@ -362,7 +362,7 @@ def sample_size(
         "somcot": somcot.__version__, "command": "sample-size", "n_sequences": plan.n_sequences,
         "effect": effect,
         "power": power, "confidence": confidence, "kind": kind, "share": plan.share, "discount": discount, "cost": cost,
-        "extrapolated": plan.extrapolated, "error": plan.error, "seed": seed,
+        "extrapolated": plan.extrapolated, "error": plan.error, "pilot_error": plan.pilot_error, "seed": seed,
         "points": [point._asdict() for point in plan.points],
         "pilot": process_facts(pilot), "warnings": notes,
     }  # fmt: skip

@@ -38,7 +38,7 @@ from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
 from somcot.plumbing.checks import check_discount, check_number, check_positive, check_rng, check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card
-from somcot.plumbing.notes import collected
+from somcot.plumbing.notes import Note, collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import figure
 from somcot.problem import Problem
@@ -130,6 +130,7 @@ KINDS = ("rows", "row", "exits", "initial")
 _PERMUTATIONS = 199
 _PER_ENTRY = 5  # sequences for each transition that was seen; the variance of squared noise is then right within 20 %
 _POOL = 4000  # changed sequences from which those of a test are drawn
+_UNCERTAIN = 0.07  # error of the power that a plan may have
 _MOST_TRANSITIONS = 400_000  # of one side in a simulated test; larger numbers of sequences are extrapolated
 
 
@@ -153,12 +154,14 @@ class SampleSize:
         Whether `n_sequences` is outside the simulated numbers.
     error : float
         Monte-Carlo standard error of the power with `n_sequences`.
+    pilot_error : float
+        Standard error of that power as the pilot is a sample too, from halves of it; at most 0.5.
 
     Examples
     --------
     >>> import matplotlib; matplotlib.use("Agg")
     >>> points = PowerPoint(50, 0.6, 40), PowerPoint(100, 0.9, 40)
-    >>> plan = SampleSize(78, 0.1, 0.8, 0.95, "rows", 0.05, 0.9, points, (-2.0, 0.32), False, 0.04)
+    >>> plan = SampleSize(78, 0.1, 0.8, 0.95, "rows", 0.05, 0.9, points, (-2.0, 0.32), False, 0.04, 0.05)
     >>> plan.power_at([78, 200]).round(2).tolist(), len(plan.table().rows)
     ([0.8, 0.99], 2)
     >>> plan.plot().get_xlabel()
@@ -176,6 +179,7 @@ class SampleSize:
     curve: tuple[float, float]
     extrapolated: bool
     error: float
+    pilot_error: float
 
     def power_at(self, n: ArrayLike) -> Floats:
         """The power with `n` sequences per side, from the fitted curve."""
@@ -193,7 +197,8 @@ class SampleSize:
         return (
             f"{about}{self.n_sequences:,} sequences per side find a distance of {self.effect:g} ({_WHAT[self.kind]}) "
             f"with probability {self.power:g} at confidence {self.confidence:g} (Monte-Carlo error {self.error:.2g}, "
-            f"{sum(point.n_simulations for point in self.points):,} simulated tests)"
+            f"{sum(point.n_simulations for point in self.points):,} simulated tests; error of the pilot "
+            f"{self.pilot_error:.2g})"
         )
 
     def table(self) -> Table:
@@ -284,7 +289,7 @@ def sample_size(
     change = _Change.of(pilot, chain, kind, state)
     least, span = float(table.min()), float(np.ptp(table)) or 1.0
     unit = (table - least) / span
-    share = _calibrated(change, unit, gamma, (effect - least) / span, seed)
+    share, noise = _calibrated(change, unit, gamma, (effect - least) / span, seed)
     original = pilot if change.whole else change.sequences(chain, 0.0, seed + 1)
     changed = change.sequences(change.chain(chain, share), share, seed)
     planned = _Planned(original, changed, unit, gamma, 1.0 - confidence, seed, threads)
@@ -292,9 +297,13 @@ def sample_size(
     points = bracketed(planned.found, power, pilot.n_episodes, (SEQUENCES, most))
     curve = PowerCurve.fitted(points, power)
     n = curve.solved(power)
+    uncertain = min(noise * curve.steepness(n), 0.5)  # no standard deviation of a power is larger
+    if uncertain > _UNCERTAIN:
+        more = math.ceil(pilot.n_episodes * (uncertain / _UNCERTAIN) ** 2)
+        warn(Note("small-pilot", error=uncertain, n=pilot.n_episodes, more=more), DataWarning)
     return SampleSize(
         max(n, SEQUENCES), effect, power, confidence, kind, share, gamma, points,
-        (curve.intercept, curve.slope), not points[0].n <= n <= points[-1].n, curve.error(n),
+        (curve.intercept, curve.slope), not points[0].n <= n <= points[-1].n, curve.error(n), uncertain,
     )  # fmt: skip
 
 
@@ -474,8 +483,8 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
     )  # fmt: skip
 
 
-def _calibrated(change: _Change, unit: Floats, discount: float, effect: float, seed: int) -> float:
-    """The share for which the distance is `effect`, on the unit scale.
+def _calibrated(change: _Change, unit: Floats, discount: float, effect: float, seed: int) -> tuple[float, float]:
+    """The share for which the distance is `effect`, on the unit scale, and the relative error of that distance.
 
     The distance of the changed pilot from the pilot also counts the noise of its rows. Halves of the pilot have twice
     as much, and a change that is planned is no kink: what they have more is subtracted.
@@ -506,7 +515,8 @@ def _calibrated(change: _Change, unit: Floats, discount: float, effect: float, s
     ]
     evidence = Evidence(reached(change, share), float(np.mean(halves)), float(np.std(halves, ddof=1)))
     # Distances of small changes are proportional to the share. If noise makes most of it, the share is the largest one.
-    return solved(effect * evidence.plugin / max(evidence.straight, 1e-9))
+    distance = max(evidence.straight, 1e-9)
+    return solved(effect * evidence.plugin / distance), evidence.error / distance
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,7 @@ class Expansion:
 
     @classmethod
     def of(
-        cls, solution: Solution, cost: Floats, discount: float, *, left_out: float = 0.0,
+        cls, solution: Solution, cost: Floats, discount: float, *, left_out: float,
         states: tuple[Ints, Ints] | None = None,
     ) -> Expansion:  # fmt: skip
         """The expansion at a problem that is solved already; `states` are its states among those of `cost`.
@@ -469,6 +469,17 @@ class PowerCurve(NamedTuple):
         """Monte-Carlo standard error of the power with `n` sequences."""
         z, at = self.intercept + self.slope * sqrt(n), np.array([1.0, sqrt(n)])
         return exp(-0.5 * z * z) / sqrt(2.0 * pi) * sqrt(float(at @ self.covariance @ at))
+
+    def steepness(self, n: int) -> float:
+        """Change of the power with `n` sequences per relative change of the distance, which is worth twice that of n.
+
+        Examples
+        --------
+        >>> round(PowerCurve(-1.64, 0.25, np.eye(2)).steepness(100), 2)
+        0.69
+        """
+        z = self.intercept + self.slope * sqrt(n)
+        return exp(-0.5 * z * z) / sqrt(2.0 * pi) * self.slope * sqrt(n)
 
     @classmethod
     def fitted(cls, points: Sequence[PowerPoint], power: float) -> PowerCurve:

@@ -80,11 +80,6 @@ class Member:
         return isinstance(self.process, Data)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the compiled batch handles it: a chain, or episodes with a counted or known initial distribution."""
-        return not isinstance(self.process, Data) or (self.process.discount is None and not self.process.stationary)
-
-    @property
     def support(self) -> Support:
         """The support of its chain."""
         assert self.model is not None

@@ -1,14 +1,16 @@
 """The distance between two decision processes, known or recorded, from their initial distributions.
 
 Recorded rows, one for each state and action, are noisy, which makes the distance of the counted tables too large. Rows
-that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise, by their own test.
+that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise. Draws of equal processes
+calibrate the tests, since steps of an episode may vary together. Pooled rows differ by the right size on average, but
+the largest over actions of noisy sizes is too large: recordings of the pooled processes are drawn and pooled again, and
+by how much the mean of their distances exceeds that of the pooled processes is subtracted (bootstrap bias correction).
 
-The interval inverts the distribution of the estimate along the path from equal processes (t = 0) over the pooled
-(t = 1) to the counted ones (t = 2): for each t, recordings are drawn, and their estimates have mean m(t) and standard
-deviation s(t). The ends are the distances at those t where the observed estimate
-is z standard deviations above or below m(t), or the estimate minus or plus z s(1) where that is further. The estimate
-is pooled again in every draw: its bias is small for any t, while that of the counted distance depends on differences
-too small to be seen, which no path through the data knows.
+The interval inverts the distribution of the pooled distance along the path from equal processes (t = 0) over the pooled
+(t = 1) to the counted ones (t = 2): for each t, recordings are drawn, and their pooled distances have mean m(t) and
+standard deviation s(t). The ends are the distances at those t where the observed one is z standard deviations above or
+below m(t), or it minus or plus z s(1) where that is further. Every draw is pooled again: the bias is small for any t,
+while that of the counted distance depends on differences too small to be seen, which no path through the data knows.
 
 A row on the path is a mixture of the rows of both sides, and so is a recording of it: whole episodes of both are drawn
 with replacement, and a step counts with the rate that gives its row the recorded number of visits and the right
@@ -40,9 +42,12 @@ from somcot.result import Bounds, ConfidenceInterval, Details, Result, Status
 __all__ = ["distance"]
 
 _LARGEST = 1e6  # statistic of mean rewards that hardly vary
+_ROUNDING = 1e-12  # relative error of a mean of equal rewards
+_TESTS = 100  # draws of equal processes that calibrate the tests; they need no solve
 _DRAWS = 20  # at each of the three points of the path
 _PATH = (0.0, 1.0, 2.0)
 _SHORTEST = 10  # steps of a block of a recording with few episodes
+_Test = tuple[Floats, Floats, Floats]  # statistic, degrees of freedom and noise of each row, as for `Homogeneity`
 
 
 def distance(
@@ -58,8 +63,8 @@ def distance(
     """Distance between two decision processes from their initial distributions.
 
     The metric of `mdp.metric`, coupled over the initial distributions: the largest over all actions, or under a policy.
-    For recorded processes it is estimated: rows that the data cannot distinguish are pooled, which removes most of the
-    bias of the counted tables.
+    For recorded processes it is estimated: rows that the data cannot distinguish are pooled, and the bias that is left
+    is found by drawing recordings of the pooled processes. It takes 43 solves.
 
     Parameters
     ----------
@@ -72,10 +77,10 @@ def distance(
         An action, or the probability of each action, for each state of `x`. By default the largest distance over all
         actions, which bounds the difference of the optimal values by ``distance / (1 - discount)``.
     confidence : float, optional
-        Level of a confidence interval for recorded processes, such as 0.9. It takes 123 solves instead of two.
+        Level of a confidence interval for recorded processes, such as 0.9. It takes 123 solves.
         Episodes must be independent; their steps need not be. Fewer than ten are cut into blocks.
     rng : None, int or numpy.random.Generator
-        Seed of the draws behind the interval; None uses a fixed seed.
+        Seed of the draws behind estimate and interval; None uses a fixed seed.
     threads : int, optional
         By default one per core; the result does not depend on it.
 
@@ -106,19 +111,16 @@ def distance(
     # Actions of y in the order of x, so that rows of both sides correspond.
     y = with_actions_of(check_mdp("x", x), check_mdp("y", y))
     sizes = [side.n_transitions if isinstance(side, RecordedMDP) else 0 for side in (x, y)]
-    pair = _Pair.of(x, y, _policy(x, y, policy), discount, threads)
-    counted = pair.counted
+    pair, generator = _Pair.of(x, y, _policy(x, y, policy), discount, threads), check_rng(0 if rng is None else rng)
     if not any(sizes):
-        return _result(pair, counted, began, message="strategy iteration")
-    interval = None
-    if confidence is not None:
-        low, high = pair.interval(float(confidence), check_rng(0 if rng is None else rng))
-        interval = ConfidenceInterval(low, high, float(confidence))
+        return _result(pair, pair.counted, began, message="strategy iteration")
+    pair = pair.calibrated(generator)
+    estimate, interval = pair.estimate(confidence, generator)
     lone = [Share(int(side.missing.sum()), len(side.missing)) for side in (pair.x, pair.y)]
     notes = tuple(Note("untried-pairs", name, share=share) for name, share in zip("xy", lone, strict=True) if share[0])
-    message = "rows that the data cannot distinguish are pooled"
-    return _result(pair, counted, began, message=message, distance=pair.estimate, method="auto", plugin=counted.value,
-                   samples=(sizes[0], sizes[1]), confidence_interval=interval, notes=notes)  # fmt: skip
+    return _result(pair, pair.counted, began, message="rows that the data cannot distinguish are pooled",
+                   distance=estimate, method="auto", plugin=pair.counted.value, samples=(sizes[0], sizes[1]),
+                   confidence_interval=interval, notes=notes)  # fmt: skip
 
 
 class _Tables(NamedTuple):
@@ -268,10 +270,8 @@ class _Steps(NamedTuple):
             bounds = np.union1d(bounds, np.arange(0, T, max(_SHORTEST, T // MANY)))
         if not side.known[-1]:
             first = process.offsets[:-1]
-            row, column = (
-                np.insert(row, first, len(side.known) - 1),
-                np.insert(column, first, place[process.now[first]]),
-            )
+            row = np.insert(row, first, len(side.known) - 1)
+            column = np.insert(column, first, place[process.now[first]])
             apart, alone = np.insert(apart, first, 0.0), np.insert(alone, first, 0.0)
             bounds = bounds + np.searchsorted(first, bounds)
         return cls(row, column, apart, alone, bounds)
@@ -297,15 +297,23 @@ class _Pair:
     """Two processes on the union of their states, those of x first."""
 
     def __init__(
-        self,
-        x: _Side,
-        y: _Side,
-        states: tuple[Hashable, ...],
-        policy: Floats | None,
-        discount: float,
-        threads: int | None,
-    ) -> None:
+        self, x: _Side, y: _Side, states: tuple[Hashable, ...], policy: Floats | None, discount: float,
+        threads: int | None, effects: tuple[Floats, Floats] | None = None,
+    ) -> None:  # fmt: skip
         self.x, self.y, self.states, self.policy, self.discount, self.threads = x, y, states, policy, discount, threads
+        n_rows = len(x.counts)
+        # Design effects of the tests of rows and of mean rewards.
+        self.effects = (np.ones(n_rows), np.ones(n_rows - 1)) if effects is None else effects
+
+    def calibrated(self, rng: np.random.Generator) -> _Pair:
+        """The same pair; tests know how much steps of one episode vary together, from draws of equal processes."""
+        null, effects = [self.drawn(0.0, rng).tests for _ in range(_TESTS)], []
+        for k, (_, df, _) in enumerate(self.tests):
+            mean = np.mean([tests[k][0] for tests in null], axis=0)
+            common = mean[df > 0].sum() / max(df.sum(), 1.0)
+            effect = np.maximum(np.divide(mean, df, out=np.ones(len(df)), where=df > 0), 0.5 * common)
+            effects.append(np.where((df > 0) & (effect > 0), effect, 1.0))
+        return _Pair(self.x, self.y, self.states, self.policy, self.discount, self.threads, (effects[0], effects[1]))
 
     @classmethod
     def of(cls, x: MDP, y: MDP, policy: Floats | None, discount: float, threads: int | None) -> _Pair:
@@ -330,7 +338,7 @@ class _Pair:
         return self.solve(*self.tables)
 
     @cached_property
-    def estimate(self) -> float:
+    def pooled(self) -> float:
         """The distance of the pooled processes; pooling only ever brings them closer."""
         return float(min(self.solve(*self.between(1.0)).value, self.counted.value))
 
@@ -368,7 +376,9 @@ class _Pair:
         return pulled(one), pulled(other)
 
     def _kept_at(self, t: float) -> tuple[Floats, Floats]:
-        # Piecewise linear in t: from 0 to h, then from h to 1.
+        # Piecewise linear in t: from 0 to h, then from h to 1. Equal processes do not depend on h.
+        if t == 0.0:
+            return np.zeros(len(self.x.counts)), np.zeros(len(self.x.counts) - 1)
         rows, rewards = (t * h if t <= 1.0 else h + (t - 1.0) * (1.0 - h) for h in self.kept)
         return rows, rewards
 
@@ -387,18 +397,23 @@ class _Pair:
         law = share[:, None] * a.law + (1.0 - share)[:, None] * b.law
         return _Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
 
+    @property
+    def tests(self) -> tuple[_Test, _Test]:
+        """Of every row and of every mean reward."""
+        return self._row_tests(), self._reward_tests()
+
     @cached_property
     def kept(self) -> tuple[Floats, Floats]:
         """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
         from somcot.inference.model import Homogeneity, kept_shares  # compiled code too
 
         rows, rewards = (
-            kept_shares(Homogeneity(statistic, df.astype(np.float64), noise)).shares
-            for statistic, df, noise in (self._row_tests(), self._reward_tests())
+            kept_shares(Homogeneity(T / effect, df, noise * effect)).shares
+            for (T, df, noise), effect in zip(self.tests, self.effects, strict=True)
         )
         return rows, rewards
 
-    def _row_tests(self) -> tuple[Floats, Floats, Floats]:
+    def _row_tests(self) -> _Test:
         """Two-sample chi-squared of every row, times (N - 1) / N, or of one side where the other is known.
 
         Degrees of freedom are 0 where there is no test; the noise is 1/n + 1/m.
@@ -426,7 +441,7 @@ class _Pair:
             noise = np.where(alone, 1.0 / np.maximum(visits, 1.0), noise)
         return np.where(df > 0, T, 0.0), df.astype(np.float64), np.where(df > 0, noise, 1.0)
 
-    def _reward_tests(self) -> tuple[Floats, Floats, Floats]:
+    def _reward_tests(self) -> _Test:
         """Squared differences of mean rewards over their variances; rewards without noise need no test."""
         n, m = self.x.visits[:-1], self.y.visits[:-1]
         variance = (n * self.x.variance + m * self.y.variance) / np.maximum(n + m, 1.0)
@@ -434,36 +449,42 @@ class _Pair:
         for side, visits in ((self.x, n), (self.y, m)):
             noise += np.where(side.known[:-1], 0.0, variance / np.maximum(visits, 1.0))
             tested &= ~side.missing[:-1]
-        tested &= noise > 0
         one, other = self.tables
+        # Means of one repeated number differ by rounding, which is no noise.
+        tested &= noise > (_ROUNDING * np.maximum(np.abs(one.reward), np.abs(other.reward))) ** 2
         T = np.divide((one.reward - other.reward) ** 2, noise, out=np.zeros(len(n)), where=tested)
         # Bounded, or nearly deterministic rewards would dominate the prior, which is fitted to all rows.
         return np.minimum(T, _LARGEST), tested.astype(np.float64), np.where(tested, noise, 1.0)
 
-    # --- The interval
+    # --- The estimate and its interval
 
-    def interval(self, confidence: float, rng: np.random.Generator) -> tuple[float, float]:
-        """The distances on the path whose estimates are likely to be the one observed."""
+    def estimate(self, confidence: float | None, rng: np.random.Generator) -> tuple[float, ConfidenceInterval | None]:
+        """The estimate, and the distances on the path whose pooled distances are likely to be the one observed."""
+        # First, so that the estimate does not depend on the confidence.
+        drawn = {1.0: self._distances(1.0, rng)}
+        # Where rows cannot be tested, processes pulled together need not be equal.
+        at = np.array([self.solve(*self.between(0.0)).value, self.pooled, self.counted.value])
+        # The bias of the pooled distance, if the pooled processes were the truth, is subtracted.
+        estimate = min(max(2.0 * self.pooled - float(drawn[1.0].mean()), float(at[0])), self.counted.value)
+        if confidence is None:
+            return estimate, None
         from scipy.special import stdtrit
 
-        # The estimate and the draws are one sample: mean and standard deviation of so few draws are uncertain too.
+        drawn |= {t: self._distances(t, rng) for t in (0.0, 2.0)}
+        # The observation and the draws are one sample: mean and standard deviation of so few are uncertain too.
         z = float(stdtrit(_DRAWS - 1, 0.5 + 0.5 * confidence)) * np.sqrt(1.0 + 1.0 / _DRAWS)
-        means, errors = [], []
-        for t in _PATH:
-            draws = [self.drawn(t, rng).estimate for _ in range(_DRAWS)]
-            means.append(np.mean(draws))
-            errors.append(np.std(draws, ddof=1))
-        # Where rows cannot be tested, processes pulled together need not be equal.
-        at = np.array([self.solve(*self.between(0.0)).value, self.estimate, self.counted.value])
-        m, s = np.array(means), np.array(errors)
-        low, high = (_inverted(self.estimate, m + side * z * s, at) for side in (1.0, -1.0))
-        # Inversion also corrects the bias found on the path, where noise keeps a little of every difference. In the
-        # true processes a few rows may differ and the others not at all, with hardly any bias: the interval is that
-        # with the correction and that without it, together.
+        m, s = np.array([(drawn[t].mean(), drawn[t].std(ddof=1)) for t in _PATH]).T
+        low, high = (_inverted(self.pooled, m + side * z * s, at) for side in (1.0, -1.0))
+        # Inversion also corrects the bias found on the path, where noise keeps a little of every difference. If truly
+        # few rows differ, there is hardly any: the interval is that with the correction and that without it, together.
         half = float(z * s[1])
-        low, high = min(low, max(self.estimate - half, float(at[0]))), max(high, self.estimate + half)
-        # The ends are in order and contain the estimate, although means of few draws may cross.
-        return min(low, self.estimate), max(low, high, self.estimate)
+        low, high = min(low, max(self.pooled - half, float(at[0]))), max(high, self.pooled + half)
+        # Means of few draws may cross.
+        return estimate, ConfidenceInterval(min(low, estimate), max(low, high, estimate), float(confidence))
+
+    def _distances(self, t: float, rng: np.random.Generator) -> Floats:
+        """Pooled distances of drawn recordings, (_DRAWS,)."""
+        return np.array([self.drawn(t, rng).pooled for _ in range(_DRAWS)])
 
     def drawn(self, t: float, rng: np.random.Generator) -> _Pair:
         """New recordings of the two processes on the path."""
@@ -471,7 +492,7 @@ class _Pair:
         kept = self._kept_at(t)[0]
         x = self.x.drawn(self.y, self.share + kept * (1.0 - self.share), one, rng)
         y = self.y.drawn(self.x, 1.0 - self.share + kept * self.share, other, rng)
-        return _Pair(x, y, self.states, self.policy, self.discount, self.threads)
+        return _Pair(x, y, self.states, self.policy, self.discount, self.threads, self.effects)
 
 
 def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
@@ -480,8 +501,6 @@ def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
     rising = np.maximum.accumulate(expected)
     if observed >= rising[-1]:
         return float(distances[-1] + observed - rising[-1])
-    if observed <= rising[0]:
-        return float(distances[0])
     return float(np.interp(np.interp(observed, rising, _PATH), _PATH, distances))
 
 

@@ -257,7 +257,7 @@ def power_curve(plan: SampleSize, *, ax: Axes | None = None) -> Axes:
     >>> import matplotlib; matplotlib.use("Agg")
     >>> from somcot.inference.statistics import PowerPoint
     >>> points = PowerPoint(50, 0.6, 40), PowerPoint(100, 0.9, 40)
-    >>> plan = SampleSize(78, 0.1, 0.8, 0.95, "rows", 0.05, 0.9, points, (-2.0, 0.32), False, 0.04)
+    >>> plan = SampleSize(78, 0.1, 0.8, 0.95, "rows", 0.05, 0.9, points, (-2.0, 0.32), False, 0.04, 0.05)
     >>> power_curve(plan).get_ylabel()
     'power to find a distance of 0.1'
     """

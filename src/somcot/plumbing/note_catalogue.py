@@ -190,11 +190,13 @@ CATALOGUE: dict[str, Kind] = {
         "distribution; the interval does not cover its error; record at least {least}, or pass [[initial=...]]",
         "The initial distribution is estimated from the first states, and there are few of them. Blocks of the "
         "recording are permuted and halved in place of sequences, which says nothing about where it begins."),
+    "small-pilot": Kind(CAUTION, "halves of the pilot differ: the planned power has a standard error of {error:.2g}; "
+        "record a pilot of about {more:,} sequences, not {n:,}",
+        "A plan takes the pilot for the process. Memory and long sequences that it lacks add to this error."),
     "few-tasks": Kind(CAUTION, "pairs of only {n} tasks, so the interval is rough and says nothing about other tasks; "
         "run at least {least} tasks on both sides, or use [[strata=...]] if these are all the tasks there are",
-        "Errors of paired comparisons come from how tasks differ, which a few tasks hardly show, however often each "
-        "was run. The permutation test remains valid. With strata in place of pairs, the tasks are taken as given and "
-        "their runs are halved."),
+        "Errors of paired comparisons come from how tasks differ, which few tasks hardly show, however often each was "
+        "run. The permutation test remains valid. With strata, tasks are taken as given and their runs halved."),
     "blocks-dependent": Kind(CAUTION, "the recordings are too short for their memory: blocks of {length} steps still "
         "depend on each other, so interval and test may promise too much; record longer",
         "Few long recordings are cut into blocks, which should be nearly independent. Here the variance of the rows "

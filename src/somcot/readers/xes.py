@@ -365,10 +365,10 @@ class _Events(_Parser):
         for k, column in enumerate(self.wanted):
             # Standard attributes may be missing in all events; the reader that needs them gives the better message.
             if k not in self.seen and column not in (CASE, ACTIVITY, TIME):
-                raise ValueError(
-                    f"{self.source.name}: no event has the attribute {column!r}; check the spelling (those of traces "
-                    "are called case:NAME)"
-                )
+                advice = "check the spelling (those of traces are called case:NAME)"
+                if column in self._trace:  # of the last trace
+                    advice = f"traces do: 'case:{column}'"
+                raise ValueError(f"{self.source.name}: no event has the attribute {column!r}; {advice}")
 
     def _start(self, tag: str, attributes: list[str]) -> None:
         """Log, trace, event and attribute have depths 0, 1, 2 and 3; deeper elements describe attributes."""

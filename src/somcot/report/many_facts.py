@@ -113,7 +113,7 @@ def _scale(matrix: DistanceMatrix) -> list[Swatches]:
     """The key of the heat map, with its break at what chance alone would give."""
     chance = matrix.within_chance
     off = ~np.eye(*matrix.shape, dtype=bool) if matrix.square else np.ones(matrix.shape, dtype=bool)
-    parts = ((chance, "var(--soft)", "as expected by chance"), (None if chance is None else ~chance, "var(--accent)",
+    parts = ((chance, "soft", "as expected by chance"), (None if chance is None else ~chance, "accent",
              "larger than expected by chance"))  # fmt: skip
     rows = []
     for which, shade, words in parts:
@@ -121,7 +121,8 @@ def _scale(matrix: DistanceMatrix) -> list[Swatches]:
         if len(values):
             top = float(np.nanmax(matrix.values))
             ends = dict.fromkeys(_rounded(float(end), top) for end in (values.min(), values.max()))
-            rows.append((shade, f"{words}: {' to '.join(ends)}"))
+            colour = f"color-mix(in srgb,var(--{shade}) {100.0 * svg.opacity(values.max(), top):.0f}%,var(--ground))"
+            rows.append((colour, f"{words}: {' to '.join(ends)}"))
     return [Swatches(rows)] if rows else []
 
 
@@ -335,7 +336,7 @@ def causes(drift: Drift, most: int) -> Table:
         for s in steps
     ]  # fmt: skip
     # Marks are next to the names, so that they are visible on a phone.
-    return Table(("from", "to", "", f"in {before}", f"in {after}", "contribution"), rows, "lllrrr")
+    return Table(("from", "to", "", f"in {before}", f"in {after}", "amount"), rows, "lllrrr")
 
 
 _PERIODS = 16  # periods named below the chart

@@ -30,6 +30,7 @@ __all__ = [
     "heat_map",
     "interval",
     "map_of",
+    "opacity",
     "sequences",
     "shades",
     "svg",
@@ -41,6 +42,18 @@ __all__ = [
 # --- A distance: its scale, the run, heat maps, bars and graphs.
 
 _SHADES = 12
+_TESTED = 2  # the palest shade of a tested pair
+
+
+def opacity(value: float, top: float) -> float:
+    """Opacity of a tested cell, given the largest value of the map.
+
+    Examples
+    --------
+    >>> opacity(0.3, top=0.3)
+    1.0
+    """
+    return max(round(float(value) / top * _SHADES), _TESTED) / _SHADES if top > 0.0 else _TESTED / _SHADES
 
 
 def heat_map(
@@ -81,7 +94,7 @@ def _shade(values: Floats, cell: int, chance: Bools) -> str:
         return "".join(paths)
     # Rounding to twelve shades allows one path per shade.
     level = np.rint(np.where(missing, 0.0, values) / top * _SHADES).astype(int)  # values near zero stay blank
-    level = np.where(chance & ~missing, np.maximum(level, 2), level)  # ... unless they were tested
+    level = np.where(chance & ~missing, np.maximum(level, _TESTED), level)  # ... unless they were tested
     for shade, kind in itertools.product(range(1, _SHADES + 1), ("cell", "chance")):
         places = np.argwhere((level == shade) & (chance == (kind == "chance"))).tolist()
         if places:
