@@ -688,7 +688,7 @@ def test_equivalent_nodes_of_graphs_are_merged(monkeypatch: pytest.MonkeyPatch) 
         kinds = ["hub", *["leaf"] * (n - odd), *["odd"] * odd]
         stars.append(MarkovChain(kernel, np.full(n + 1, 1.0 / (n + 1)), attributes={"kind": kinds}))
     sizes: list[int] = []
-    compare = work.compare
+    compare = batch.compare
 
     def seen(lo: int, hi: int, tasks: batch.Tasks, *others: Any) -> None:
         sizes.extend(tasks.whole.n.tolist())
