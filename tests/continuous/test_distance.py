@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import somcot
 from somcot import Result, Trajectories, distance
 from somcot.cli.application import app
+from somcot.continuous import routes
 from somcot.plumbing.arrays import Floats
 from somcot.report.sentences import certainty, sentence
 from somcot.result import Claim
@@ -453,3 +455,13 @@ def test_a_shift_is_a_shift() -> None:
 
 def test_it_is_public() -> None:
     assert {"Trajectories", "Cells", "discretise"} <= set(somcot.__all__)
+
+
+def test_halves_that_cost_no_more_than_the_whole_show_no_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of eight can always be matched at cost 1, two of eight cannot."""
+    numbers = np.arange(8)
+    table = 1.0 + ((numbers[:, None] - numbers) % 8 < 3)
+    monkeypatch.setattr(routes, "_episode_costs", lambda question: table)
+    question: Any = SimpleNamespace(rng=np.random.default_rng(0), z=1.6)
+    found = routes._of_episodes(question)
+    assert (found.value, found.interval) == (1.0, (1.0, 1.0))

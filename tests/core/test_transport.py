@@ -67,6 +67,17 @@ def test_value_and_plan_are_optimal(n: int, m: int, kind_p: int, kind_q: int, se
     assert (plan * cost).sum() == pytest.approx(best, abs=1e-12)
 
 
+def test_plans_that_stay_optimal_are_not_counted_as_changed() -> None:
+    """Every plan is new at first; later those that the costs move are, and no others."""
+    rng = np.random.default_rng(0)
+    problem = Problem(random_chain(rng, 4, "dense"), random_chain(rng, 5, "dense"), rng.random((4, 5)), 0.5)
+    sweep = Sweep(problem.unit, all_pairs(problem.unit), threads=1)
+    table, other = rng.random((2, 4, 5))
+    found = [sweep.improve(costs).changed for costs in (table, table, other, other, 2.0 * other)]
+    assert found == [21, 0, found[2], 0, 0]
+    assert 0 < found[2] <= 21
+
+
 @pytest.mark.parametrize("n", [2, 3, 10, 40, 100])
 def test_uniform_laws_end_and_are_optimal(n: int) -> None:
     """The assignment problem: every basis of the unperturbed problem is degenerate, with massive ties in the cost."""
