@@ -78,6 +78,7 @@ def serve() -> None:
 
 def warm_up() -> None:
     """Load before the forks what every run needs: modules, and kernels by using them once."""
+    import matplotlib.pyplot
     import pyarrow.parquet
 
     import somcot
@@ -87,6 +88,7 @@ def warm_up() -> None:
     from somcot.inference.permutation import same_process
 
     assert pyarrow.parquet is not None
+    assert matplotlib.pyplot is not None
     assert somcot.cli.application is not None
     assert somcot.cli.cost_and_cells is not None
     assert somcot.cli.screens is not None

@@ -435,6 +435,23 @@ def moody(rng: np.random.Generator, n: int, share: float = 0.5) -> RecordedMDP:
     )  # fmt: skip
 
 
+def test_the_interval_is_that_of_a_further_normal_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where recordings drawn on the path are as far apart as their processes, give or take 0.001."""
+    from scipy.stats import t as student
+
+    rng = np.random.default_rng(22)
+    pair = _Pair.of(moody(rng, 60, 0.2), moody(rng, 60, 0.8), None, 0.9, 1)
+    means = {0.0: pair.solve(*pair.between(0.0)).value, 1.0: pair.pooled, 2.0: pair.counted.value}
+    noise = np.tile([-0.001, 0.001], 10)
+    monkeypatch.setattr(_Pair, "_distances", lambda self, t, rng: means[t] + noise)
+    for confidence in (0.5, 0.9, 0.99):
+        value, interval = pair.estimate(confidence, rng)
+        half = student.ppf(0.5 + 0.5 * confidence, 19) * np.sqrt(1.0 + 1.0 / 20) * noise.std(ddof=1)
+        assert interval is not None
+        assert (value, interval.high) == pytest.approx((pair.pooled, pair.pooled + half), rel=1e-12)
+        assert interval.low == pytest.approx(max(pair.pooled - half, means[0.0]), rel=1e-12)
+
+
 def test_what_steps_of_an_episode_share_is_drawn_with_it() -> None:
     """Rows, mean rewards and first states vary between draws as between recordings, not as with independent steps."""
     rng = np.random.default_rng(18)

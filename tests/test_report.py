@@ -482,3 +482,14 @@ def test_folded_sections_share_one_heading() -> None:
     page = pages.page([first, *folded])
     assert page.count("<h2>Details</h2>") == 1
     assert page.count("<details>") == 3
+
+
+@pytest.mark.parametrize(("steps", "width"), [(10, 300), (100, 400)])
+def test_pictures_of_sequences_fill_a_column_while_steps_are_visible(steps: int, width: int) -> None:
+    samples = somcot.random_walk(3).sample(4, steps - 1, rng=0)
+    drawn = drawings.sequences(samples, drawings.shades([samples], 3), lines=4, steps=steps, title="t")
+    assert f'width="{width}" height="20" class="fit"' in drawn
+
+
+def test_graphs_take_the_width_of_the_page() -> None:
+    assert ' class="fluid" ' in drawings.graph(np.ones((3, 3)), "abc", ["red"] * 3, title="t")

@@ -279,6 +279,9 @@ def test_times_time_outs_and_times_that_go_backwards(tmp_path: Path) -> None:
     assert end["events"] == 3000
     assert end["backwards"] == 1
     assert end["alarm"] is None
+    assert "have a time before" not in result.stderr
+    unsorted = CliRunner().invoke(app, ["watch", str(may), *words, "--terminated", "all", "--gap", "30m"])
+    assert "have a time before their predecessor's" in unsorted.stderr  # with the guarantee, which does not hold then
     bad = CliRunner().invoke(app, ["watch", str(log), *words, "--gap", "30"], standalone_mode=False)
     assert "holds times" in str(bad.exception) or "times are dates" in str(bad.exception)
 

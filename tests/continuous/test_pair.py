@@ -7,7 +7,7 @@ import pytest
 
 from somcot import Trajectories, gaussian
 from somcot.continuous.moments import Ground, Registration, Space
-from somcot.continuous.pair import Pair
+from somcot.continuous.pair import Pair, _moments
 from somcot.continuous.register import Shared
 from somcot.plumbing.arrays import Floats
 from tests.continuous.held_out_systems import Run, normal, runs
@@ -150,3 +150,11 @@ def test_phases_go_round_and_do_not_come_together() -> None:
     assert rolled.cost.mean() < 0.5
     calm = pair(linear(0.7, 0.3)(150, 40, rng), linear(0.7, 0.3)(150, 40, rng))
     assert calm.synchronisation(calm.difference(), 400) < 0.05
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_moments_are_those_of_the_points_in_any_unit(unit: float) -> None:
+    points = np.random.default_rng(0).normal(size=(50, 1))
+    found = _moments(unit * points, LINE)
+    np.testing.assert_allclose(found.covariance, unit**2 * points.var() * (1.0 + 1e-9) * np.eye(1), rtol=1e-10)
+    assert 0.0 < _moments(np.full((5, 1), unit), LINE).covariance[0, 0] < 1e-200  # points that are all equal

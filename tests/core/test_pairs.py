@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import numpy as np
 import pytest
 
 from somcot import MarkovChain, Problem
-from somcot.core.pairs import all_pairs, choose, cut, reachable_pairs, thread_count
+from somcot.core.pairs import all_pairs, choose, cut, in_slices, reachable_pairs, thread_count
 from tests.instances import dense_kernel, random_problem
 
 
@@ -66,3 +67,12 @@ def test_threads_are_the_cores_that_can_be_used(monkeypatch: pytest.MonkeyPatch)
     for cores, wanted in ((7, 7), (None, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
         assert thread_count(None) == wanted
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_slices_run_in_other_threads_if_there_are_several(threads: int) -> None:
+    def run(lo: int, hi: int) -> tuple[int, int, bool]:
+        return lo, hi, threading.current_thread() is threading.main_thread()
+
+    found = in_slices(run, [(0, 2), (2, 5), (5, 6)], threads)
+    assert found == [(0, 2, threads == 1), (2, 5, threads == 1), (5, 6, threads == 1)]

@@ -10,7 +10,7 @@ import pytest
 
 import somcot
 from somcot import MarkovChain, Samples
-from somcot.inference.row_tests import benjamini_hochberg, rows_pvalue
+from somcot.inference.row_tests import _upper_tail, benjamini_hochberg, rows_pvalue
 from somcot.result import Result
 
 LABELS = 1.0 - np.eye(4)
@@ -186,3 +186,9 @@ def test_methods_without_rows_say_so() -> None:
     result = somcot.distance(x, y, LABELS, discount=0.9, method="sinkhorn")
     with pytest.raises(ValueError, match="contributions: method 'sinkhorn' keeps no rows and costs"):
         result.contributions()
+
+
+def test_a_part_is_as_significant_as_a_normal_variable() -> None:
+    """By the table of the normal distribution; without an error only a positive part is certain."""
+    assert [round(_upper_tail(z, 0.5), 4) for z in (0.0, 0.5, 0.8224)] == [0.5, 0.1587, 0.05]
+    assert [_upper_tail(value, 0.0) for value in (0.1, 0.0)] == [0.0, 1.0]

@@ -139,6 +139,10 @@ def test_the_formulas_of_the_docs() -> None:
     assert interval_of(outer._replace(pooled=Pooled(0.36, 0.0, 0.0))).high == pytest.approx(high, rel=1e-12)
     rows = outer._replace(pooled=Pooled(0.36, 0.002, 0.0))
     assert interval_of(rows._replace(pvalue=0.2)).low == 0.0
+    # The p-value may be the level itself: half of 1 - 0.9 is a little below 0.05 in floating point.
+    for level, confidence in ((0.05, 0.9), (0.025, 0.95), (0.005, 0.99), (0.1, 0.8)):
+        assert interval_of(outer._replace(pvalue=level), confidence).low > 0.0
+        assert interval_of(outer._replace(pvalue=level + 0.001), confidence).low == 0.0
     assert interval_of(rows._replace(plugin=0.09, half=0.1, observed=0.09, pvalue=0.5)).estimate == 0.0
     # A rise above that of a kink is chance: it widens the interval.
     chance = Evidence(0.1, 0.2, 0.01)

@@ -242,6 +242,7 @@ def test_strata_of_one_sequence_are_halved_together() -> None:
     factors = lone.halves(np.arange(4), 50, np.random.default_rng(0))
     assert set(factors[:, 3]) == {0.0, 1.0}  # in one half or the other, on average with half of its weight
     assert (factors[::2, 3] + factors[1::2, 3] == 1.0).all()
+    assert (factors[:, :3].sum(axis=1) == 1.5).all()  # one of three counts one and a half times, two three quarters
 
 
 def test_half_samples_of_pairs_have_the_same_tasks_on_both_sides() -> None:

@@ -275,6 +275,9 @@ def test_a_recording_is_checked_against_itself() -> None:
     with noted("reference-changes"):
         found = Monitor.check(both)
     assert not found.stationary
+    assert found.alarm is not None
+    # Counted from the start of the recording, though the first half is the reference.
+    assert 5_000 <= found.alarm.since <= found.alarm.event < 6_000
     with pytest.raises(TypeError, match="expected Samples of episodes"):
         Monitor.check(WALK)
 

@@ -257,7 +257,7 @@ def test_the_command_shows_writes_and_rings(tmp_path: Path) -> None:
     [
         (("--by", "season"), "there is no column 'season', and it is none of day, week, month"),
         (("--by", "week", "--reference", "May"), "--reference: there is no period 'May'; the periods are 2026-W51"),
-        (("--by", "month"), "--by month has only one group, 2026-12"),
+        (("--by", "month"), "--by month has only one group with 30 or more transitions, 2026-12"),
         (("--by", "week", "--level", "2"), "--level: found 2"),
         (("--by", "week", "--confidence", "0"), "--confidence: found 0"),
         (("--by", "week", "--plot", "a.doc"), "--plot: found 'a.doc'"),

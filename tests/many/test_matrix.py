@@ -677,3 +677,32 @@ def test_pairs_without_a_distance_are_noted_with_the_process_that_they_share() -
     assert failure_notes(replace(found, reasons=reasons)) == []
     (note,) = failure_notes(replace(found, reasons=found.reasons[:1]))
     assert note.values["which"] == "'m0' and 'm2'"
+
+
+def test_equivalent_nodes_of_graphs_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves of a star with equal labels are one state; where one of them is labelled otherwise they are two."""
+    stars = []
+    for n, odd in ((5, 0), (8, 0), (6, 1)):
+        kernel = np.zeros((n + 1, n + 1))
+        kernel[0, 1:], kernel[1:, 0] = 1.0 / n, 1.0
+        kinds = ["hub", *["leaf"] * (n - odd), *["odd"] * odd]
+        stars.append(MarkovChain(kernel, np.full(n + 1, 1.0 / (n + 1)), attributes={"kind": kinds}))
+    sizes: list[int] = []
+    compare = batch.compare
+
+    def seen(lo: int, hi: int, tasks: batch.Tasks, *others: Any) -> None:
+        sizes.extend(tasks.whole.n.tolist())
+        compare(lo, hi, tasks, *others)
+
+    monkeypatch.setattr(work, "compare", seen)
+    found = distance_matrix(stars, "attribute:kind", discount=0.9, threads=1)
+    assert set(sizes) == {2, 3}
+    for i, x in enumerate(stars):
+        for j, y in enumerate(stars):
+            single = somcot.distance(x, y, "attribute:kind", discount=0.9)
+            assert found.values[i, j] == pytest.approx(single.distance, abs=1e-12)
+            assert single.bounds is not None
+            assert found.low[i, j] <= single.bounds.high
+            assert single.bounds.low <= found.high[i, j]
+            assert found.low[i, j] <= found.values[i, j] <= found.high[i, j]
+    assert found.values[0, 1] > 0.0

@@ -11,7 +11,7 @@ import pytest
 
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import count_table, from_table
-from somcot.readers.tables import counting
+from somcot.readers.tables import counting, to_numpy
 from somcot.readers.tables.columns import LabelColumn
 
 
@@ -198,3 +198,21 @@ def test_codes_without_labels_are_found_beside_missing_ones() -> None:
         damaged = pa.DictionaryArray.from_arrays(pa.array([0, None, wrong], pa.int8()), ["x", "y"], safe=False)
         with pytest.raises(ValueError, match="column 'page' is damaged"):
             column.add(damaged)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.array([True, False]), np.array([3, -1], np.int8), np.array([2**40]), np.array([0.5, -0.0]),
+        np.array([0.25, 8.0], np.float32), np.array(["2026-01-02T03:04:05"], "M8[s]"), np.array([], np.float32),
+    ],
+    ids=lambda numbers: f"{len(numbers)} of {numbers.dtype}",
+)  # fmt: skip
+def test_columns_of_all_kinds_become_arrays(numbers: np.ndarray[Any, Any]) -> None:
+    import pyarrow as pa
+
+    column = pa.array(numbers)
+    for given in (column, pa.chunked_array([column, column[:0]])):
+        found = to_numpy(given)
+        assert found.dtype == numbers.dtype
+        assert found.tobytes() == numbers.tobytes()

@@ -98,6 +98,9 @@ def test_a_mapping_and_the_nested_one_of_torchrl() -> None:
     names = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
     flat = dict(zip(names, (s, a, r, t, ended, cut), strict=True))
     same(from_replay_buffer(flat), expected(ONE))
+    for after in ("obs_next", "obs2"):  # Tianshou, Spinning Up
+        short = dict(zip(("obs", "act", "rew", after, "terminated", "truncated"), flat.values(), strict=True))
+        same(from_replay_buffer(short), expected(ONE))
     later = {"observation": t[:, None], "reward": r[:, None], "terminated": ended[:, None], "truncated": cut[:, None]}
     nested = {"observation": s[:, None], "action": np.eye(2, dtype=np.int64)[a], "next": later}
     same(from_replay_buffer(nested), expected(ONE))

@@ -175,6 +175,9 @@ def test_sub_agents_are_sessions_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "o.json").write_text(json.dumps(spans))
     found = {r["state"]: (r["session"], r["agent"]) for r in rows(tmp_path / "o.json")}
     assert found == {"look_up": ("t1/9", "sub"), "book error": ("t1", "main")}
+    listed[-1]["parentSpanId"] = "of another file"  # which says nothing about an agent above
+    (tmp_path / "o.json").write_text(json.dumps(spans))
+    assert {(r["session"], r["agent"]) for r in rows(tmp_path / "o.json")} == {("t1", "main")}
 
 
 def test_a_loop_of_spans_ends(tmp_path: Path) -> None:

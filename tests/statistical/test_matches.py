@@ -104,7 +104,7 @@ def families() -> dict[str, Family]:
 
 
 def held_out() -> dict[str, Family]:
-    """Written down before the intervals by slopes were run on any of them."""
+    """Written down before intervals were extended to all optimal couplings."""
     six = 1.0 - np.repeat(np.eye(6), 2, axis=1)
     star = np.array([[0.1, 0.3, 0.3, 0.3], [0.8, 0.2, 0.0, 0.0], [0.8, 0.0, 0.2, 0.0], [0.8, 0.0, 0.0, 0.2]])
     leaves = np.array([[0.0, *[1.0] * 6], *[[1.0, *[0.0] * 6]] * 3])

@@ -241,7 +241,7 @@ def read_groups(
     file: str, by: str, reading: Reading, reward: str | None = None, attributes: Sequence[str] = ()
 ) -> dict[Hashable, Samples]:
     """The groups of one file: by a column, or by a period of its times."""
-    from somcot.readers.tables.groups import FILE_OPTIONS, split_table
+    from somcot.readers.tables.groups import FILE_OPTIONS, LEAST, split_table
 
     source = _identified(file, reading.format)
     kind = kind_of(source.format).name
@@ -260,7 +260,8 @@ def read_groups(
     groups = split_table(source, by, **options)
     if len(groups) < 2:
         (only,) = groups
-        raise ValueError(f"{file}: --by {by} has only one group, {only!s}; name another column or period")
+        enough = f"only one group with {LEAST} or more transitions"
+        raise ValueError(f"{file}: --by {by} has {enough}, {only!s}; name another column or period")
     assert not set(options) - {*KINDS[kind].options(), *FILE_OPTIONS, "attributes"}
     return groups
 

@@ -29,6 +29,7 @@ _SHOWN = 0.5  # seconds between two status lines on a terminal
 _PAGE = 2.0  # seconds between two status pages
 _PIECES = 100  # points of the curve from a block
 _POINTS = 400  # of the evidence curve
+_LATE = 0.1  # share of events out of order that more than a delayed source has
 _STREAMED = ["sequence", "time", "state", "end", "gap", "delimiter", "terminated", "initial", "missing", "time_format"]
 _OF_FILES = ("table", "query", "state_rules")  # of formats other than CSV
 
@@ -276,6 +277,10 @@ class _Watch:
                 if not self.told:
                     self.told = True
                     _note(f"scores {self.monitor.detector}: {self.monitor.guarantee}")
+                    back, n = self.monitor.n_backwards, self.monitor.n_events
+                    if back > _LATE * n:  # as in a file that is sorted by sequence
+                        why = "but sequences are scored as they arrive, so alarms may be false; sort the file by time"
+                        _note(f"{back:,} of {n:,} events have a time before their predecessor's, {why}")
                 if alarms:
                     # Saved before it is reported: after a crash an alarm may be reported twice, but it is never lost.
                     self._checkpoint()

@@ -30,6 +30,7 @@ __all__ = [
     "equal_rows",
     "first_members",
     "merged",
+    "merged_within",
     "renumbered",
 ]
 
@@ -290,7 +291,11 @@ def merged(support: Support, table: Floats) -> Quotient | None:
     Rows are compared up to rounding, regardless of the order of their entries. Then every row is checked against the
     row of its block, and the difference is reported.
     """
-    labels, n_blocks = equal_rows(table)
+    return merged_within(support, *equal_rows(table))
+
+
+def merged_within(support: Support, labels: Labels, n_blocks: int) -> Quotient | None:
+    """Merge equivalent states of the same block of a partition; None if there are none."""
     if n_blocks == len(labels):
         return None
     # First with a tolerance for rounding; if that merges states that differ by too much in total, only exact equality.

@@ -82,7 +82,7 @@ class Expansion:
 
     @classmethod
     def of(
-        cls, solution: Solution, cost: Floats, discount: float, *, left_out: float = 0.0,
+        cls, solution: Solution, cost: Floats, discount: float, *, left_out: float,
         states: tuple[Ints, Ints] | None = None,
     ) -> Expansion:  # fmt: skip
         """The expansion at a problem that is solved already; `states` are its states among those of `cost`.

@@ -315,7 +315,7 @@ class Reference:
         n = self.n
         chain = self.chain
         place = np.where(rows < 0, n, rows)
-        inside = (place <= n) & (columns < n) & ((rows < 0) | (rows < n))
+        inside = (columns < n) & (rows < n)
         support = chain.support
         entries = support.locate(np.where(inside, place, 0), np.where(inside, columns, 0))
         entries = np.minimum(entries, len(support.indices) - 1)

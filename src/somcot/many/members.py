@@ -15,6 +15,7 @@ from somcot import costs
 from somcot.cells import PointCost
 from somcot.chains import MarkovChain, Support, not_compared
 from somcot.core.pairs import ChainClasses, chain_classes
+from somcot.core.partition import Quotient, equal_rows, merged_within
 from somcot.inference.model import Model, fit
 from somcot.inference.permutation import has_memory
 from somcot.plumbing.arrays import Floats
@@ -77,11 +78,6 @@ class Member:
     def is_data(self) -> bool:
         """Whether this process is recorded data."""
         return isinstance(self.process, Data)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the compiled batch handles it: a chain, or episodes with a counted or known initial distribution."""
-        return not isinstance(self.process, Data) or (self.process.discount is None and not self.process.stationary)
 
     @property
     def support(self) -> Support:
@@ -261,6 +257,21 @@ class SharedKernel:
         indptr, indices, probabilities = self.support
         indptr = indptr[: len(indptr) - self.n_starts]  # the other rows are initial distributions
         return chain_classes(Kernel(indptr, indices[: indptr[-1]], probabilities[: indptr[-1]]))
+
+    def quotient(self, table: Floats) -> Quotient | None:
+        """Equivalent states merged that have equal rows in a table of costs; None if there are none."""
+        labels, n_blocks = equal_rows(table)
+        if self.n_starts > 1 or n_blocks == len(labels):
+            return None
+        # Nodes with equal attributes have equal costs to the nodes of most graphs, so few partitions occur.
+        key = labels.tobytes()
+        if key not in self._quotients:
+            self._quotients[key] = merged_within(self.support, labels, n_blocks)
+        return self._quotients[key]
+
+    @cached_property
+    def _quotients(self) -> dict[bytes, Quotient | None]:
+        return {}
 
 
 def equal_kernels(fitted: Sequence[Member], chosen: Sequence[int], *, group: bool) -> list[SharedKernel]:

@@ -11,6 +11,7 @@ from somcot import costs
 from somcot.api import distance
 from somcot.chains import Support
 from somcot.core.pairs import ChainClasses, cut
+from somcot.core.partition import Quotient, first_members
 from somcot.inference.estimate import Joint, estimate
 from somcot.inference.permutation import same_process
 from somcot.many.batch import (
@@ -23,7 +24,7 @@ from somcot.many.batch import (
     recurrence,
     tables,
 )
-from somcot.many.members import Member, cost_between
+from somcot.many.members import Member, SharedKernel, cost_between
 from somcot.many.plan import DATA, EXACT, ORDINARY, JobPlan, UnitCost, units_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.notes import Note
@@ -237,7 +238,7 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     classes: list[ChainClasses] = []
     x: list[int] = []
     y: list[int] = []
-    cost, begin = [], [0]
+    cost, begin, grids = [], [0], _Grids(book)
     answers, solvable = [], []
     for job in jobs:
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
@@ -247,25 +248,61 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
         except Exception as error:  # from a user's function, which is called for each pair; reported in its cell
             answers += [(int(job), empty(i, j, error)) for i, j in plan.cells(int(job))]
             continue
-        for side, kernel in ((x, one), (y, other)):
+        average = plan.options.timing.name == "average"  # whose brackets would not bound the rounding of merged rows
+        small = grids.add(number) if average else grids.add(number, one, other)
+        for side, kernel, quotient in ((x, one, small.x), (y, other, small.y)):
             side.append(len(supports))
-            supports.append(kernel.support)
+            supports.append(kernel.support if quotient is None else quotient.support)
             n_starts.append(kernel.n_starts)
-            if plan.options.timing.name == "average":
+            if average:
                 classes.append(kernel.classes)
-        solvable.append(job)
-        cost.append(number)
+        solvable.append((job, number, 1.01 * small.slack / (1.0 - plan.options.discount) if small.slack else 0.0))
+        cost.append(small.grid)
         begin.append(begin[-1] + one.n_starts * other.n_starts)
-    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), book, classes)
-    for k, job in enumerate(solvable):
+    values = _compare(plan, (x, y, cost, begin), pack(supports, n_starts), grids.tables, classes)
+    for k, (job, number, off) in enumerate(solvable):
         one, other = plan.kernels_x[plan.a[job]], plan.kernels_y[plan.b[job]]
         start_x, start_y = (dict(zip(k.members, k.starts, strict=True)) for k in (one, other))
         spots = [begin[k] + start_x[i] * other.n_starts + start_y[j] for i, j in plan.cells(int(job))]
-        answers.append((int(job), _exact_cells(plan, int(job), np.array(spots), values, book.units[cost[k]])))
+        answers.append((int(job), _exact_cells(plan, int(job), np.array(spots), values, book.units[number], off)))
     return answers
 
 
-def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: UnitCost) -> MatrixCells:
+class _Small(NamedTuple):
+    """A pair of kernels with equivalent states merged: quotients, the index of the cost, and the error of the rows."""
+
+    x: Quotient | None
+    y: Quotient | None
+    grid: int
+    slack: float
+
+
+class _Grids:
+    """Unit costs of the tasks; those of merged states belong to one task."""
+
+    def __init__(self, book: CostBook) -> None:
+        self.tables: list[Floats] = []
+        self._book, self._whole = book, {}  # type: CostBook, dict[int, int]
+
+    def add(self, number: int, one: SharedKernel | None = None, other: SharedKernel | None = None) -> _Small:
+        """A cost of the book; between two kernels, it is that of their blocks."""
+        unit, x, y = self._book.units[number].unit, None, None
+        if one is not None and other is not None:
+            x, y = one.quotient(unit), other.quotient(np.ascontiguousarray(unit.T))
+        if x is None and y is None:
+            if number not in self._whole:
+                self._whole[number] = len(self.tables)
+                self.tables.append(unit)
+            return _Small(None, None, self._whole[number], 0.0)
+        for axis, quotient in enumerate((x, y)):
+            if quotient is not None:  # states of a block have equal costs, so the first stands for all of them
+                unit = unit.take(first_members(quotient.labels, len(quotient.support.indptr) - 2), axis=axis)
+        self.tables.append(np.ascontiguousarray(unit))
+        return _Small(x, y, len(self.tables) - 1, sum(side.slack for side in (x, y) if side is not None))
+
+
+def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: UnitCost, off: float) -> MatrixCells:
+    """The cells of a task; its brackets are widened by `off`."""
     cells = list(plan.cells(job))
     if solved.status[spots].any():  # rounding, or too many iterations: solve the pair separately
         # All cells of the task, not only the failed ones: they share one policy iteration, which did not end.
@@ -275,7 +312,7 @@ def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, unit
     for column, values in ((0, solved.distance), (5, solved.distance)):
         # Undo the scaling to unit cost; rounding must not push the value out of [min cost, max cost].
         fields[:, column] = np.clip(units.offset + units.scale * values[spots], units.offset, units.most)
-    low, high = (units.offset + units.scale * ends[spots] for ends in (solved.low, solved.high))
+    low, high = (units.offset + units.scale * ends for ends in (solved.low[spots] - off, solved.high[spots] + off))
     fields[:, 2], fields[:, 3] = np.maximum(low, units.offset), np.minimum(high, units.most)
     for k, (i, j) in enumerate(cells):
         # method='exact' on data: the number is the plug-in, and its bracket says nothing about the true distance.
@@ -292,11 +329,11 @@ def _data(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
 
 
 def _compare(
-    plan: JobPlan, lists: tuple[list[int], list[int], list[int], list[int]], supports: Pack, book: CostBook,
+    plan: JobPlan, lists: tuple[list[int], list[int], list[int], list[int]], supports: Pack, grids: list[Floats],
     classes: Sequence[ChainClasses],
 ) -> BatchValues:  # fmt: skip
     x, y, cost, begin = (np.array(part, dtype=np.int64) for part in lists)
-    tasks = Tasks(x, y, cost, np.ascontiguousarray(begin[:-1]), supports, tables([units.unit for units in book.units]))
+    tasks = Tasks(x, y, cost, np.ascontiguousarray(begin[:-1]), supports, tables(grids))
     values = BatchValues(*(np.full(int(begin[-1]), np.nan) for _ in BatchValues._fields))
     if plan.options.timing.name == "average":
         compare_in_the_long_run(0, len(x), tasks, recurrence(classes), values)

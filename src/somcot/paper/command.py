@@ -146,9 +146,7 @@ def reproduce(
         typer.echo(f"All figures on one page: {out / 'index.html'}")
 
 
-def produce(
-    experiment: Experiment, *, quick: bool = False, out: Path, seed: int = 0, report: Report | None = None
-) -> Record:
+def produce(experiment: Experiment, *, quick: bool, out: Path, seed: int = 0, report: Report | None = None) -> Record:
     """Run one experiment and write ``NAME.png``, ``NAME.svg`` and ``NAME.json`` into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     record = experiment.run(experiment.quick if quick else experiment.full, seed, report)

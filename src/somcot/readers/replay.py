@@ -23,13 +23,16 @@ Encoder: TypeAlias = Callable[[Array], Any] | Bins | Cells | None
 # "next", while its own "done" and "terminated" are those of the observation before the step.
 _NAMES: dict[str, tuple[Any, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state"),
-    "actions": ("actions", "action"),
-    "rewards": (("next", "reward"), "rewards", "reward"),
-    "next_observations": (("next", "observation"), "next_observations", "next_observation", "next_obs", "next_states"),
+    # Short names are those of Tianshou and Spinning Up.
+    "actions": ("actions", "action", "act"),
+    "rewards": (("next", "reward"), "rewards", "reward", "rew"),
+    "next_observations": (
+        ("next", "observation"), "next_observations", "next_observation", "next_obs", "next_states", "obs_next", "obs2",
+    ),
     "terminated": (("next", "terminated"), "terminated", "terminals", "terminations"),
     "truncated": (("next", "truncated"), "truncated", "timeouts", "truncations"),
     "done": (("next", "done"), "dones", "done"),  # either of the two
-}
+}  # fmt: skip
 
 
 class Transitions(NamedTuple):

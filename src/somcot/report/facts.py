@@ -359,7 +359,7 @@ def _correspondence(about: ReportInput) -> list[Item]:
     body += [Remark(f"The {_PARTS} most visited of {len(partners):,}.")] if len(partners) > _PARTS else []
     if result.confidence_interval is not None and any(isinstance(m, MatchInterval) for m in partners):
         ends = f"In brackets: {100 * result.confidence_interval.level:g} % confidence intervals."
-        body.append(Remark(f"{ends} Not determined: another optimal coupling matches the state differently."))
+        body.append(Remark(f"{ends} Not determined: another state may be as frequent."))
     if result.maps.at_noise_level:
         body.append(Remark("Solved to the level of the sampling noise."))
     return body
