@@ -268,7 +268,7 @@ def measured(
             yield row | {"refused": str(refused)}
             continue
         power = ndtr(true.intercept + true.slope * math.sqrt(plan.n_sequences))
-        yield row | {"n": plan.n_sequences, "share": plan.share,
+        yield row | {"n": plan.n_sequences, "share": plan.share, "error": round(plan.pilot_error, 3),
                      "power": round(float(power), 3), "cpu": round(time.process_time() - began, 1)}  # fmt: skip
 
 

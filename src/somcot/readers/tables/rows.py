@@ -393,7 +393,7 @@ class Order:
                 place = self.columns.place(1 + (row if self.rows is None else int(self.rows[row])))
                 raise ValueError(
                     f"{self.source}: {place}: column {name!r} changes within a sequence, so it is no attribute of it; "
-                    "name another column, or split the sequences by it: by"
+                    "name another column, or split sequences where it changes"
                 )
             # A missing attribute has code -1, which picks the appended None.
             values[name] = np.array([*labels, None], dtype=object)[codes[self.first_rows]]
