@@ -13,10 +13,10 @@ _MMAP_THRESHOLD = -3  # of mallopt
 
 
 def _return_memory() -> None:
-    """Let freed arrays go back to the system at once: a command may run next to others, for hours."""
+    """Let large freed arrays go back to the system at once: a command may run next to others, for hours."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # read when Arrow is loaded
     with contextlib.suppress(AttributeError, OSError, TypeError):  # only the GNU library has it
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 22)
 
 
 def main() -> None:

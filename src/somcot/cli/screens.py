@@ -197,7 +197,7 @@ def _parts(about: ReportInput) -> Iterator[Table]:
             yield steps._replace(title=title)
         if together.rows:
             yield together._replace(title="Pairs of states with the largest contributions")
-    yield matches(about).first(_MATCHES)._replace(title="Strongest correspondences")
+    yield matches(about, about.partners(_MATCHES))._replace(title="Strongest correspondences")
 
 
 def show_files(console: Console, answer: ShownResult) -> None:

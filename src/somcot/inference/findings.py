@@ -359,8 +359,8 @@ _SMALL = 1e-7  # change of a cost of known chains, relative to the range of all 
 _SLOW = 1.0 / (np.sqrt(2.0) - 1.0)  # bias of the whole, in units of how much more biased its halves are
 
 
-def matches(result: Result, confidence: float) -> list[MatchInterval]:
-    """`Result.matches` with intervals; see there."""
+def matches(result: Result, confidence: float, most: int | None = None) -> list[MatchInterval]:
+    """`Result.matches` with intervals, of the `most` most visited states; see there."""
     check_confidence(confidence)
     makeup = result.makeup
     if makeup is None or result.clock.name != "discount" or result.continuous is not None:
@@ -382,7 +382,7 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
         if isinstance(note, Note) and note.code == "fitted-model":  # their errors are not in the intervals
             warn(note, DataWarning)
     rows = []
-    for i in np.argsort(-occupancy, kind="stable").tolist():
+    for i in np.argsort(-occupancy, kind="stable")[:most].tolist():
         if occupancy[i] <= 0.0:
             continue
         j, own = int(best[i]), [centre.encoder[i]]
@@ -400,13 +400,13 @@ def matches(result: Result, confidence: float) -> list[MatchInterval]:
     return rows
 
 
-def shown_matches(result: Result) -> list[Match] | list[MatchInterval]:
-    """Matches for a report: with the intervals of the result's confidence if these take little time."""
+def shown_matches(result: Result, most: int) -> list[Match] | list[MatchInterval]:
+    """The first matches of a report: with the intervals of the result's confidence if these take little time."""
     small, interval = len(result.states_x) * len(result.states_y) <= _FEW_PAIRS, result.confidence_interval
     if not small or interval is None or getattr(result.details, "models", None) is None:
-        return result.matches()
+        return result.matches()[:most]
     known = result.makeup is not None and result.clock.name == "discount" and result.continuous is None
-    return result.matches(interval.level) if known else result.matches()
+    return matches(result, interval.level, most) if known else result.matches()[:most]
 
 
 class _Plan(NamedTuple):

@@ -116,10 +116,9 @@ class ReportInput:
         """States and steps before and after."""
         return self.result.findings()
 
-    @cached_property
-    def partners(self) -> Sequence[Match | MatchInterval]:
-        """Corresponding states."""
-        return shown_matches(self.result)
+    def partners(self, most: int) -> Sequence[Match | MatchInterval]:
+        """Corresponding states of the most visited ones."""
+        return shown_matches(self.result, most)
 
     def time(self, mass: float) -> str:
         """A share of the weighted time."""
@@ -340,10 +339,10 @@ def _mark(about: ReportInput, marked: bool) -> tuple[str, ...]:
 
 def _correspondence(about: ReportInput) -> list[Item]:
     """Corresponding states, the most visited first."""
-    result, partners = about.result, about.partners
+    result, partners, everyone = about.result, about.partners(_PARTS), about.result.matches()
     shared = set(result.states_x) & set(result.states_y)
     # Only among shared names: others cannot correspond to themselves.
-    namesakes = [m.x == m.y for m in partners if m.x in shared]
+    namesakes = [m.x == m.y for m in everyone if m.x in shared]
     body: list[Item] = []
     if result.continuous is not None:
         cells = result.continuous.cells
@@ -355,8 +354,8 @@ def _correspondence(about: ReportInput) -> list[Item]:
         body.append(Picture(partial(svg.cells_in_plane, cells, result.encoder, about.names), caption))
     elif namesakes and about.by_name:
         body.append(f"{sum(namesakes)} of the {len(namesakes)} shared states correspond to the state of the same name.")
-    body += [matches(about)]
-    body += [Remark(f"The {_PARTS} most visited of {len(partners):,}.")] if len(partners) > _PARTS else []
+    body += [matches(about, partners)]
+    body += [Remark(f"The {_PARTS} most visited of {len(everyone):,}.")] if len(everyone) > _PARTS else []
     if result.confidence_interval is not None and any(isinstance(m, MatchInterval) for m in partners):
         ends = f"In brackets: {100 * result.confidence_interval.level:g} % confidence intervals."
         body.append(Remark(f"{ends} Not determined: another state may be as frequent."))
@@ -365,11 +364,11 @@ def _correspondence(about: ReportInput) -> list[Item]:
     return body
 
 
-def matches(about: ReportInput) -> Table:
-    """Corresponding states."""
-    rows = [(shortened(m.x), shortened(m.y), _matched(m), about.time(m.occupancy)) for m in about.partners[:_PARTS]]
+def matches(about: ReportInput, partners: Sequence[Match | MatchInterval]) -> Table:
+    """These corresponding states."""
+    rows = [(shortened(m.x), shortened(m.y), _matched(m), about.time(m.occupancy)) for m in partners]
     first, second = (shortened(name, 40) for name in about.names)
-    aligned = "lllr" if any(isinstance(m, MatchInterval) for m in about.partners) else "llrr"
+    aligned = "lllr" if any(isinstance(m, MatchInterval) for m in partners) else "llrr"
     return Table((f"state in {first}", f"state in {second}", "probability", "time"), rows, aligned)
 
 
