@@ -268,7 +268,7 @@ def _exact(plan: JobPlan, jobs: Ints) -> list[tuple[int, MatrixCells]]:
     return answers
 
 
-class _Small(NamedTuple):
+class _MergedPair(NamedTuple):
     """A pair of kernels with equivalent states merged: quotients, the index of the cost, and the error of the rows."""
 
     x: Quotient | None
@@ -284,7 +284,7 @@ class _Grids:
         self.tables: list[Floats] = []
         self._book, self._whole = book, {}  # type: CostBook, dict[int, int]
 
-    def add(self, number: int, one: SharedKernel | None = None, other: SharedKernel | None = None) -> _Small:
+    def add(self, number: int, one: SharedKernel | None = None, other: SharedKernel | None = None) -> _MergedPair:
         """A cost of the book; between two kernels, it is that of their blocks."""
         unit, x, y = self._book.units[number].unit, None, None
         if one is not None and other is not None:
@@ -293,12 +293,12 @@ class _Grids:
             if number not in self._whole:
                 self._whole[number] = len(self.tables)
                 self.tables.append(unit)
-            return _Small(None, None, self._whole[number], 0.0)
+            return _MergedPair(None, None, self._whole[number], 0.0)
         for axis, quotient in enumerate((x, y)):
             if quotient is not None:  # states of a block have equal costs, so the first stands for all of them
                 unit = unit.take(first_members(quotient.labels, len(quotient.support.indptr) - 2), axis=axis)
         self.tables.append(np.ascontiguousarray(unit))
-        return _Small(x, y, len(self.tables) - 1, sum(side.slack for side in (x, y) if side is not None))
+        return _MergedPair(x, y, len(self.tables) - 1, sum(side.slack for side in (x, y) if side is not None))
 
 
 def _exact_cells(plan: JobPlan, job: int, spots: Ints, solved: BatchValues, units: UnitCost, off: float) -> MatrixCells:
