@@ -43,7 +43,7 @@ from somcot.inference.row_tests import contribution_inputs
 from somcot.inference.statistics import Expansion
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Floats, one_blas_thread
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.memory import MemoryLimitError
@@ -248,6 +248,7 @@ class Joint(NamedTuple):
     bar: Bar | None
 
 
+@one_blas_thread
 def estimate(
     x: ChainOrData,
     y: ChainOrData,
@@ -385,10 +386,9 @@ def _with_deprecated(units: str, standard_error: str | None, *others: object) ->
         raise ValueError(f"interval: found {interval!r}, expected 'delta' or 'bootstrap'; it is deprecated")
     if standard_error not in (None, "rows", "episodes"):
         raise ValueError(f"standard_error: found {standard_error!r}, expected 'rows' or 'episodes'; it is deprecated")
-    if n_splits is not None:
-        check_count("n_splits", n_splits, at_least=0)
-    if n_resamples is not None:
-        check_count("n_resamples", n_resamples)
+    for name, value, least in (("n_splits", n_splits, 0), ("n_resamples", n_resamples, 1)):
+        if value is not None:
+            check_count(name, value, at_least=least)
     for name, value in (("n_splits", n_splits), ("interval", interval), ("n_resamples", n_resamples)):
         if value is not None:
             warn(Note("ignored-option", name), DeprecationWarning)

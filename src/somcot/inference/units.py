@@ -22,7 +22,7 @@ import numpy as np
 from somcot.chains import Support
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
 from somcot.inference.strata import Strata, known_starts_differ
-from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts
@@ -205,6 +205,7 @@ class WholeSequences:
         shares = row_shares(self.support, counts, fallback)
         return with_starts(self.support, shares, fallback) if self.pooled.stationary else shares
 
+    @one_blas_thread  # more would wait in loops between these small products
     def sums(self, weights: Floats) -> Floats:
         """Counts for `weights` of the units, (n, n_units); without strata sums of integers, so exact in any order."""
         return np.asarray(weights @ self._table)
