@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,7 @@ def test_terminated_by_flag_and_by_column() -> None:
     every = from_table(frame, state="state", terminated=True)
     assert every.terminated is not None
     assert every.terminated.tolist() == [True, True]
-    with noted("single-rows"):  # a true flag in the middle ends the sequence there
+    with noted("flags-inside", n=1), noted("single-rows"):  # a true flag in the middle ends the sequence there
         some = from_table(frame, state="state", terminated="done")
     assert some.terminated is not None
     assert some.terminated.tolist() == [True, True]
@@ -195,6 +196,36 @@ def test_terminated_by_flag_and_by_column() -> None:
     part = from_table(texts, state="state", terminated="done")
     assert part.terminated is not None
     assert part.terminated.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5, 6], [5, 0, 3, 1, 6, 4, 2]])
+@pytest.mark.parametrize("gap", [False, True])
+def test_a_flag_that_is_constant_in_every_sequence_says_which_terminated(order: list[int], gap: bool) -> None:
+    frame = {
+        "sequence": [1, 1, 1, 2, 2, 3, 3],
+        "state": [*"abc", *"ab", *"ac"],
+        "ts": [0, 1, 9, 0, 1, 0, 1],
+        "last": [0, 0, 1, 0, 0, 0, 1],
+        "done": [1, 1, 1, 0, 0, 1, 1],
+    }
+    rows = {name: [values[k] for k in order] for name, values in frame.items()}
+    read = partial(from_table, rows, sequence="sequence", state="state", time="ts", gap=5.0 if gap else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # rows out of order
+        expected = read(terminated="last", end="end")
+        with noted("flags-constant", n=3, column="done"):
+            found = read(terminated="done", end="end")
+    assert found.terminated is not None
+    assert expected.terminated is not None
+    assert (counts(found), found.terminated.tolist()) == (counts(expected), expected.terminated.tolist())
+
+
+def test_a_flag_inside_sequences_is_noted() -> None:
+    frame = {"sequence": [1, 1, 1, 1, 2, 2], "state": [*"abab", *"ab"], "done": [0, 1, 0, 1, 1, 1]}
+    with noted("flags-inside", n=2, column="done"):
+        assert from_table(frame, terminated="done", end="z").n_episodes == 4
+    del frame["sequence"]  # without sequences, only the flags say where they end
+    assert from_table(frame, terminated="done", end="z").n_episodes == 4
 
 
 def test_rewards_become_features() -> None:

@@ -174,8 +174,7 @@ CATALOGUE: dict[str, Kind] = {
         "correction is no longer reliable. Record more, or use a lower discount, which looks less far ahead."),
     "near-minimum": Kind(CAUTION, "the distance is not distinguishable from its minimum; the correction is active",
         "Sampling noise alone would give recordings that are about this far apart. The estimate was corrected towards "
-        "the minimum, and its interval includes it. Record more if you need to know whether a small difference "
-        "exists."),
+        "the minimum, and its interval includes it. Record more if small differences matter."),
     "near-minimum-data": Kind(CAUTION, "the distance is not distinguishable from its minimum; about {times:.2g} times "
         "as many data would show a distance of {size:.2g}",
         "Sampling noise alone would give recordings that are about this far apart. The estimate was corrected towards "
@@ -225,8 +224,7 @@ CATALOGUE: dict[str, Kind] = {
     "average-from-data": Kind(CAUTION, "[[discount=1]]: estimated at discount {discount:.4f}; {mixing}transitions "
         "missing from the data can change the long-run average",
         "The long-run average is discontinuous in the chain: one rare transition can connect two sets of states. The "
-        "estimate therefore uses a discount close to 1. Worry if that number of steps is close to the length of "
-        "the recording."),
+        "estimate therefore uses a discount close to 1. Worry if that many steps are about the recording's length."),
     "few-permutations": Kind(CAUTION, "{episodes} episodes can be assigned to {groups} groups in {ways} ways only, so "
         "the p-value cannot fall below {least:.2g}; record more episodes, or cut long ones into pieces",
         "The test compares the recordings with permutations of whole episodes. With so few permutations even the "
@@ -254,8 +252,7 @@ CATALOGUE: dict[str, Kind] = {
         "The two sides hold the same vectors, so the distance is 0. This is what a comparison of a file with itself "
         "gives. Check the file names if you expected two recordings."),
     "failed-pairs": Kind(DOUBT, "{n} pair(s) (has|have) no distance, {which}: {reason}",
-        "These cells are NaN, and `status` gives the reason of each. Leave out the process that causes them, or change "
-        "its data or the cost."),
+        "These cells are NaN, and `status` gives the reason of each. Leave out the process that causes them."),
     # Solvers and SOMCOT
     "not-solved": Kind(DOUBT, "not solved after {sweeps} sweeps; the bracket shows how close it is",
         "The iteration stopped at its limit. The bounds that are returned are valid, but the number inside may be far "
@@ -371,8 +368,7 @@ CATALOGUE: dict[str, Kind] = {
     "states-not-in-model": Kind(CAUTION, "it lacks {share} recorded states, the first {state}; its policy has no "
         "action there, so what follows counts as the worst",
         "A policy of the model is defined on the states of the model. What it earns after a state that the model lacks "
-        "is unknown, even if the recording has steps from there. Add these states to the model, or give equal states "
-        "equal labels."),
+        "is unknown, even if the recording has steps from there. Add them, or give equal states equal labels."),
     "ends-not-stored": Kind(CAUTION, "found no flags of steps that terminated, such as terminals; no episode is taken "
         "to have ended, and a new one begins only where a step does not begin where the one before ended",
         "Without these flags the states in which episodes end have nothing after them, and are taken to stay where "
@@ -401,8 +397,7 @@ CATALOGUE: dict[str, Kind] = {
         "A folder of this size is reduced to transition counts. Distances and intervals need no more. Tests and errors "
         "that rely on whole episodes are not available; read a part of the folder for those."),
     "rare-states-joined": Kind(INFO, "{n:,} rare states are merged into one, {other} ([[top={top}]])",
-        "Only the most frequent states are kept, as requested. The others become one state. Differences among them do "
-        "not count."),
+        "Only the most frequent states are kept, as requested. Differences among the others do not count."),
     "numbers-as-text": Kind(INFO, "states are numbers in {numbers} and text in {texts}; the numbers are taken as text",
         "Labels 1 and '1' would never be equal. The numbers were converted, so that equal spellings mean equal states. "
         "Check that both files number their states in the same way."),
@@ -419,22 +414,18 @@ CATALOGUE: dict[str, Kind] = {
         "values are the states of the process. Several columns together can be one state."),
     "several-columns": Kind(ERROR, "there is no column {name}; {columns}; name several one by one: [[state=['A', "
         "'B']]]",
-        "A comma in the name suggests that several columns are meant. A state made of several columns is named column "
-        "by column."),
+        "A comma in the name suggests that several columns are meant. Name each of them."),
     "which-coordinates": Kind(ERROR, "which columns are the state? Pass [[state=x,y]], some of {columns}",
-        "A recording of real vectors needs the columns with its coordinates. More than one column could be meant, so "
-        "none was chosen."),
+        "A recording of real vectors needs the columns with its coordinates. Several could be meant."),
     "unknown-ending": Kind(ERROR, "its ending does not tell what it holds; pass [[format=NAME]], or use one of {known}",
-        "Files are recognised by their ending or their first bytes. This one has neither. Name the format, or rename "
-        "the file."),
+        "Files are recognised by their ending or their first bytes. This one has neither. Name the format."),
     "measurements": Kind(ERROR, "column {column!r} holds measurements such as {example}, not labels; bin them: "
         "[[bins={{{column!r}: 10}}]], or keep all numbers: [[readers.read_vectors]]",
         "Hundreds of distinct fractions would become hundreds of states, each seen once. Bins turn a measurement into "
         "a few states. Distances between real vectors need no bins."),
     "nested-column": Kind(ERROR, "column {column!r} holds {kind}, expected text or numbers; pick another column, or "
         "keep the numbers: [[readers.read_vectors]]",
-        "The entries of this column are lists, and a list cannot be a label. If they are coordinates, read them as "
-        "real vectors."),
+        "The entries of this column are lists, and a list cannot be a label. Coordinates are real vectors."),
     "missing-time": Kind(ERROR, "{place}, column {column!r}: the entry is missing ({value}); fill it in or remove the "
         "row, or keep the order of the file: [[time='file']]",
         "Rows are sorted by time, and this row has none. If the file is in order already, the time column is not "
@@ -453,8 +444,7 @@ CATALOGUE: dict[str, Kind] = {
         "Splitting by day, week or month needs a column with times. None has a usual name for one. Name it."),
     "no-periods": Kind(ERROR, "column {column!r} holds plain numbers such as {example}, which have no {period}; write "
         "times such as 2026-05-01T12:00:00, or name a column with the periods: [[by=COLUMN]]",
-        "Plain numbers do not say which day or week they belong to. Write dates, or add a column that names the period "
-        "of each row."),
+        "Plain numbers do not say which day or week they belong to. Write dates, or add a column of periods."),
     "row-without-period": Kind(ERROR, "{place}, column {column!r}: the time is missing, so the {period} is unknown; "
         "fill it in, remove the row, or name a column with the periods: [[by=COLUMN]]",
         "Splitting by day, week or month needs the time of every row. Traces of some agents have none."),
@@ -499,8 +489,7 @@ CATALOGUE: dict[str, Kind] = {
         "Counts hold how often each transition was made, not the episodes. Resampling whole episodes needs the "
         "recording itself."),
     "unknown-cost": Kind(ERROR, "found {cost!r}, expected an array, a function of x and y, or one of {known}{hint}",
-        "A cost can be given by name. This is none of the names. For a matrix, pass the array, or on the command line "
-        "an existing file."),
+        "A cost can be given by name. This is none of the names. A matrix is passed as an array or an existing file."),
     "no-attributes": Kind(ERROR, "has no attributes; read a graph, or make a chain: MarkovChain(..., attributes=...)",
         "The cost compares an attribute of the nodes of graphs. This process was not read from a graph."),
     "unknown-attribute": Kind(ERROR, "there is no attribute {name!r}; the nodes have {known}",
@@ -508,8 +497,7 @@ CATALOGUE: dict[str, Kind] = {
     "attribute-missing": Kind(ERROR, "attribute {name!r} is missing in {n} state(s): {states}; fill it in",
         "The cost compares an attribute that some nodes do not have. What such a node costs cannot be guessed."),
     "no-neighbours": Kind(ERROR, "found {kind}, but only known chains have neighbours; read a graph, or use .chain()",
-        "Degree and neighbourhood look at the structure of a known chain or graph. A recording has none; its estimated "
-        "chain has."),
+        "Degree and neighbourhood look at the structure of a known chain or graph. A recording has none."),
     "row-sum": Kind(ERROR, "{what} {total:.10g}, expected 1{more}; pass normalize=True to rescale",
         "Probabilities must sum to 1 within rounding. If the numbers are counts or weights, rescale them."),
     "file-row-sum": Kind(ERROR, "{what} {total:.10g}, expected 1{more}; divide the row by its sum",
@@ -524,6 +512,12 @@ CATALOGUE: dict[str, Kind] = {
         "[[sequence=COLUMN]] and [[time=COLUMN]] ([[time='file']] keeps the order of the file)",
         "Columns that are not named are recognised by usual names such as activity, case_id, session_id or timestamp. "
         "Name them if another column is meant."),
+    "flags-constant": Kind(INFO, "column {column!r} is constant in every sequence and also true in {n:,} row(s) that "
+        "(is|are) not the last; it is taken to say which sequences terminated, with their last row",
+        "Such a column describes the sequence. If each of its rows is an episode, leave out the sequence column."),
+    "flags-inside": Kind(CAUTION, "column {column!r} is true in {n:,} row(s) that (is|are) not the last of a sequence, "
+        "which is split there, and each part counts as terminated; if only last rows end, correct the column",
+        "This is right if a sequence holds several episodes. A column that stays true splits after every row."),
     "groups-cut": Kind(INFO, "{by} changes {n:,} time(s) within a sequence, which is split there; the step across "
         "belongs to no group",
         "A sequence that passes from one group to another, such as a case that lasts from May to June, is split at the "

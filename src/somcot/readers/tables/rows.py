@@ -338,6 +338,7 @@ class Order:
             # The column of times is not needed any more, and is large.
             self.columns.time.release()
         if flags is not None:
+            flags = self._ends(flags)
             # A row after a terminated one begins a new sequence.
             begins = begins | np.append(False, flags[:-1])
         # A sequence terminates with its last row, unless a column says otherwise.
@@ -370,6 +371,23 @@ class Order:
         times = None if rows.moments is None else EventTimes(rows.moments, self._kind_of_times())
         del rows, begins, ended
         return join(codes, starts, states, terminated=ends, rewards=rewards, times=times, source=self.source)
+
+    def _ends(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which rows terminate: those with a true flag, or only the last ones if it is constant in every sequence."""
+        if self.columns.sequence is None:
+            return flags  # nothing but the flags says where sequences end
+        last = np.append(self.begins[1:], True)
+        n = int(np.count_nonzero(flags & ~last))
+        if not n:
+            return flags
+        # Cutting at a constant flag would leave no step of any sequence that terminated.
+        constant = not ((flags[1:] != flags[:-1]) & ~self.begins[1:]).any()
+        about: dict[str, Any] = {"n": n, "column": self.columns.roles.terminated}
+        if not constant:
+            warn(Note("flags-inside", self.source, **about), DataWarning)
+            return flags
+        warn(Note("flags-constant", self.source, **about), DataWarning)
+        return flags & last
 
     def _moments_or_rows(self) -> Floats:
         """The time of each row in order, or its number if the table has no times."""
