@@ -68,7 +68,7 @@ def test_only_those_that_ended_get_an_end() -> None:
 
 def test_rewards_and_missing_rows_with_an_end() -> None:
     frame = {"sequence": [0, 0, 0, 1], "state": ["a", None, "b", "a"], "gain": [1.0, 2.0, 3.0, 5.0]}
-    with noted("single-rows", share=(1, 3)):  # cut off, so it did not end there
+    with noted("rows-removed", n=1, cuts=1), noted("single-rows", share=(1, 3)):  # cut off, so it did not end there
         found = from_table(frame, missing="cut", reward="gain", end="z")
     assert counts(found) == [[0, 0, 1], [0, 0, 1], [0, 0, 0]]
     assert found.features is not None
@@ -80,7 +80,8 @@ def test_rewards_and_missing_rows_with_an_end() -> None:
 
 def test_a_sequence_that_was_cut_did_not_end() -> None:
     frame = {"state": ["a", "b", None, "a", "b"]}
-    found = from_table(frame, missing="cut", terminated=True)
+    with noted("rows-removed", n=1, cuts=1):
+        found = from_table(frame, missing="cut", terminated=True)
     assert found.terminated is not None
     assert found.terminated.tolist() == [False, True]
 

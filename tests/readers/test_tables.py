@@ -164,13 +164,22 @@ def test_missing_states_cut_the_sequence() -> None:
     frame = {"state": ["a", "b", None, "a", "b"]}
     with pytest.raises(ValueError, match="row 3 has no state"):
         from_table(frame)
-    samples = from_table(frame, missing="cut")
+    with noted("rows-removed", n=1, state="state", cuts=1):
+        samples = from_table(frame, missing="cut")
     assert counts(samples) == [[0, 2], [0, 0]]
     assert samples.n_episodes == 2
-    assert counts(from_table({"v": [0.0, 1.0, float("nan"), 1.0, 0.0]}, bins={"v": [0.5]}, missing="cut")) == [
-        [0, 1],
-        [1, 0],
-    ]
+    with noted("rows-removed", n=1, state="v", cuts=1):
+        binned = from_table({"v": [0.0, 1.0, float("nan"), 1.0, 0.0]}, bins={"v": [0.5]}, missing="cut")
+    assert counts(binned) == [[0, 1], [1, 0]]
+
+
+def test_removed_rows_and_cuts_are_counted() -> None:
+    # At the edges of a sequence, and twice in a row, or in all rows of a sequence, they split less often than they are.
+    states = {1: [None, "a", "b"], 2: ["a", "b", None, None, "a", "b"], 3: [None], 4: ["a", "b", None]}
+    frame = {"sequence": [k for k, v in states.items() for _ in v], "state": [s for v in states.values() for s in v]}
+    with noted("rows-removed", n=5, cuts=1):
+        samples = from_table(frame, missing="cut")
+    assert samples.n_episodes == 4
 
 
 def test_an_empty_line_is_a_missing_state_where_there_is_one_column(tmp_path: Path) -> None:

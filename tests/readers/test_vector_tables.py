@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from somcot.readers import from_env, from_table, read_vectors
+from tests.notes import noted
 
 ROWS: dict[str, list[Any]] = {
     "run": ["b", "a", "a", "b", "a"],
@@ -35,7 +36,8 @@ def test_missing_numbers_are_named_or_cut() -> None:
     rows = {"x": [0.0, 1.0, None, 3.0, 4.0], "v": [0.0, 1.0, 2.0, 3.0, 4.0]}
     with pytest.raises(ValueError, match=r"row 3 has no x / v \(1 such row"):
         read_vectors(rows, state=["x", "v"])
-    data = read_vectors(rows, state=["x", "v"], missing="cut")
+    with noted("rows-removed", n=1, state="x / v", cuts=1):
+        data = read_vectors(rows, state=["x", "v"], missing="cut")
     assert [episode[:, 0].tolist() for episode in data.episodes] == [[0.0, 1.0], [3.0, 4.0]]
     with pytest.raises(ValueError, match="column 'x': found inf"):
         read_vectors({"x": [0.0, float("inf")], "v": [0.0, 1.0]}, state=["x", "v"])
@@ -99,7 +101,8 @@ def test_lists_that_are_missing_or_too_short() -> None:
     rows: dict[str, list[Any]] = {"at": [[0.0, 1.0], [1.0, 2.0], None, [3.0, 4.0], [4.0, 5.0]]}
     with pytest.raises(ValueError, match=r"row 3 has no at\[0\] / at\[1\]"):
         read_vectors(rows, state="at")
-    data = read_vectors(rows, state="at", missing="cut")
+    with noted("rows-removed"):
+        data = read_vectors(rows, state="at", missing="cut")
     assert [episode[:, 1].tolist() for episode in data.episodes] == [[1.0, 2.0], [4.0, 5.0]]
     with pytest.raises(ValueError, match=r"row 2, column 'at': found 1 numbers, expected 2"):
         read_vectors({"at": [[0.0, 1.0], [1.0]]}, state="at")

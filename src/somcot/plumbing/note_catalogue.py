@@ -518,6 +518,9 @@ CATALOGUE: dict[str, Kind] = {
     "flags-inside": Kind(CAUTION, "column {column!r} is true in {n:,} row(s) that (is|are) not the last of a sequence, "
         "which is split there, and each part counts as terminated; if only last rows end, correct the column",
         "This is right if a sequence holds several episodes. A column that stays true splits after every row."),
+    "rows-removed": Kind(INFO, "{n:,} row(s) (has|have) no {state} and (was|were) removed; they split sequences at "
+        "{cuts:,} place(s)",
+        "No step leads across a removed row. Worry if such rows are many or their absence has a reason."),
     "groups-cut": Kind(INFO, "{by} changes {n:,} time(s) within a sequence, which is split there; the step across "
         "belongs to no group",
         "A sequence that passes from one group to another, such as a case that lasts from May to June, is split at the "

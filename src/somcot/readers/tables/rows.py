@@ -355,7 +355,7 @@ class Order:
         numbers = (np.arange(self.n) if self.rows is None else self.rows) if track or cut is not None else None
         rows = _OrderedRows(codes, begins, ended, rewards, numbers, kept)
         if holes:
-            rows = rows.without_missing()
+            rows = self._without_missing(rows)
         if options.end is not None:
             check_end(options.end, states)
             rows, states = rows.with_end(len(states)), (*states, options.end)
@@ -376,7 +376,7 @@ class Order:
         """Which rows terminate: those with a true flag, or only the last ones if it is constant in every sequence."""
         if self.columns.sequence is None:
             return flags  # nothing but the flags says where sequences end
-        last = np.append(self.begins[1:], True)
+        last: NDArray[np.bool_] = np.append(self.begins[1:], True)
         n = int(np.count_nonzero(flags & ~last))
         if not n:
             return flags
@@ -388,6 +388,16 @@ class Order:
             return flags
         warn(Note("flags-constant", self.source, **about), DataWarning)
         return flags & last
+
+    def _without_missing(self, rows: _OrderedRows) -> _OrderedRows:
+        """Remove rows without a state, and report how many, and at how many places they split a sequence."""
+        kept = rows.without_missing()
+        # Of a sequence without any state nothing is left to split.
+        left = np.unique(np.cumsum(rows.begins)[rows.codes >= 0])
+        cuts = int(np.count_nonzero(kept.begins)) - len(left)
+        n, state = len(rows.codes) - len(kept.codes), " / ".join(self.columns.roles.state)
+        warn(Note("rows-removed", self.source, n=n, state=state, cuts=cuts), DataWarning)
+        return kept
 
     def _moments_or_rows(self) -> Floats:
         """The time of each row in order, or its number if the table has no times."""
