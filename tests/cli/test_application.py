@@ -57,8 +57,8 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
-def test_an_option_that_is_given_again_is_refused(command: Command) -> None:
-    done = command("test", MAY, JUNE, *COLUMNS, "--strata", "page", "--strata", "session")
+def test_an_option_that_is_given_again_is_refused(command: Command, tmp_path: Path) -> None:
+    done = command("test", MAY, JUNE, *COLUMNS, "--strata", "page", "--strata", "session", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: --strata: found 2 times, expected once")
     assert (
