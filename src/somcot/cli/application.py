@@ -134,7 +134,7 @@ class Grouped(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an option that is given again: only the last value would count."""
         if not ctx.resilient_parsing:  # completion
-            *_, given = self.make_parser(ctx).parse_args(args=list(args))
+            given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]
             for parameter, times in Counter(given).items():
                 if (
                     times > 1
