@@ -47,6 +47,26 @@ def test_first_derivatives(seed: int, lead: tuple[int, ...]) -> None:
     check_grads(from_logits(door.metric), given[:4], order=1, modes=("rev",), atol=1e-5, rtol=1e-5, eps=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision(dtype: Any) -> None:
+    """As in PyTorch: a softmax in half precision sums to 1 up to its rounding; the loss is in single precision."""
+    rng = np.random.default_rng(1)
+    logits, other, cost = (jnp.asarray(a, dtype) for a in (*rng.standard_normal((2, 40, 40)), rng.random((40, 40))))
+
+    def loss(logits: Any) -> Any:
+        return door.distance(jax.nn.softmax(logits), jax.nn.softmax(other), cost, 0.9)
+
+    P, Q = (jax.nn.softmax(a.astype(float)) for a in (logits, other))
+    full = door.distance(P, Q, cost.astype(float), 0.9)
+    for function in (loss, jax.jit(loss)):
+        assert function(logits).dtype == jnp.float32
+        assert float(function(logits)) == pytest.approx(float(full), rel=0.02)
+    assert jax.jit(jax.grad(loss))(logits).dtype == dtype
+    assert door.metric(jax.nn.softmax(logits), jax.nn.softmax(other), cost, 0.9).dtype == jnp.float32
+    with pytest.raises(ValueError, match="softmax of logits"):
+        door.distance(jnp.abs(logits), jax.nn.softmax(other), cost, 0.9)
+
+
 def test_it_is_the_distance_under_every_transformation() -> None:
     P, Q, cost, discount, p, q = random_arrays(3)
     x, y = somcot.MarkovChain(P, p), somcot.MarkovChain(Q, q)

@@ -132,6 +132,10 @@ def test_a_posterior_gives_a_distribution_of_distances() -> None:
 def test_posteriors_that_are_none() -> None:
     with pytest.raises(TypeError, match=r"y: model: found int, expected an object with \.transition_matrix"):
         msm.posterior_distances(somcot.random_walk(2), 3, discount=0.9)
+    with pytest.raises(
+        TypeError, match=r"x: model: found ndarray, .*; fit BayesianMSM, or pass trajectories to lag_sweep"
+    ):
+        msm.posterior_distances(np.array([0, 1, 0, 1]), somcot.random_walk(2), discount=0.9)
     with pytest.raises(ValueError, match="x: the posterior has no draws"):
         msm.posterior_distances(SimpleNamespace(samples=[]), somcot.random_walk(2), discount=0.9)
 

@@ -206,6 +206,18 @@ def test_words_for_other_costs() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_estimate_of_zero_does_not_say_that_no_step_differs() -> None:
+    """A rare new state is found, and the distance corrected for bias may be 0 all the same."""
+    often = [["home", "cart", "paid"], ["home", "paid"], ["home", "home", "cart", "paid"]] * 60
+    rare = [*often[:-8], *[["home", "error", "paid"]] * 8]
+    x, y = (somcot.Samples.from_trajectories(rows, terminated=True) for rows in (often, rare))
+    result = somcot.distance(x, y, discount=0.7, rng=0)
+    assert result.distance == 0.0
+    assert [change.state for change in result.findings().states if change.kind == "new"] == ["error"]
+    assert report.meaning(result).startswith("On about 0.0 % of ")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_nothing_is_claimed_of_one_process_recorded_twice() -> None:
     walk = somcot.random_walk(4)
     cost = somcot.costs.labels(walk.states, walk.states)

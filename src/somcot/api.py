@@ -543,6 +543,6 @@ def _checked_options(method: str, allowed: Sequence[str], options: dict[str, Any
         if name not in allowed:
             specific = [option for option in allowed if option not in shared]
             # Shared arguments are left out of the list: they are arguments of `distance`, not options of the method.
-            hint = meant(name, specific)
+            hint = meant(name, specific) or ("; give it to Trajectories.from_arrays" if name == "period" else "")
             raise TypeError(f"{name}: not an option of method {method!r}, which takes {', '.join(specific)}{hint}")
     return {name: value for name, value in shared.items() if name in allowed} | options

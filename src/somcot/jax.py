@@ -95,7 +95,16 @@ def _array(name: str, value: ArrayLike) -> Array:
         if isinstance(value, (jax.Array, np.ndarray)):
             raise TypeError(f"{name}: found an array of {array.dtype}, expected floating point; call .astype(float)")
         array = array.astype(float)  # Python numbers and lists of integers are accepted
-    return array
+    return _full_precision(name, array) if jnp.finfo(array.dtype).bits < 32 else array
+
+
+def _full_precision(name: str, value: Array) -> Array:
+    """As for PyTorch: single precision for half types; rows that sum to 1 up to their rounding are normalised."""
+    wide = value.astype(jnp.float32)
+    if name not in ("P_x", "P_y", "initial_x", "initial_y"):
+        return wide
+    sums = wide.sum(-1, keepdims=True)
+    return jnp.where(jnp.abs(sums - 1.0) <= jnp.finfo(value.dtype).eps, wide / sums, wide)
 
 
 def _batched(function: Callable[..., Array], arrays: list[Array]) -> Array:

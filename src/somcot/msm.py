@@ -79,7 +79,8 @@ def posterior_distances(
 
     The distance between draw i of one side and draw i of the other is computed exactly. The result is the posterior
     uncertainty of the models. The distance between two noisy models is biased upwards, so the interval need not
-    contain 0 even if both come from one process. `somcot.distance` of the trajectories corrects for that.
+    contain 0 even if both come from one process. `somcot.distance` of the trajectories corrects for that, and
+    `lag_sweep` at several lags; posteriors belong to one lag each, at which they were fitted.
 
     Parameters
     ----------
@@ -127,7 +128,8 @@ def _draws(name: str, side: object) -> list[MarkovChain]:
     try:
         return [model if isinstance(model, MarkovChain) else from_model(model) for model in models]
     except TypeError as error:
-        raise TypeError(f"{name}: {error}") from None
+        advice = "" if ";" in str(error) else "; fit BayesianMSM, or pass trajectories to lag_sweep"
+        raise TypeError(f"{name}: {error}{advice}") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

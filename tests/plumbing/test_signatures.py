@@ -22,5 +22,9 @@ def test_an_unknown_option_is_answered_with_the_known_ones() -> None:
     walk = somcot.random_walk(2)
     with pytest.raises(TypeError, match=r"n_step: not an option of method 'somcot', which takes .*n_steps.*support"):
         somcot.distance(walk, walk, np.eye(2), discount=0.9, method="somcot", n_step=5)
+    turning = somcot.Trajectories.from_arrays([[0.1, 6.2]], names=["phi"], period={"phi": 6.28})
+    for x, cost in ((walk, np.eye(2)), (turning, "euclidean")):
+        with pytest.raises(TypeError, match=r"period: not an option .*; give it to Trajectories\.from_arrays"):
+            somcot.distance(x, x, cost, discount=0.9, period={"phi": 6.28})
     with pytest.raises(TypeError, match="n_step"):
         solve(walk, walk, np.eye(2), discount=0.9, n_step=5)

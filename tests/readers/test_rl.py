@@ -68,6 +68,14 @@ def test_the_last_episode_may_be_cut_short() -> None:
     assert samples.terminated.tolist() == [True, False]
 
 
+def test_episodes_cut_short_are_advised_to_be_longer() -> None:
+    """`from_env` has no `end`, and its finished episodes have a final state."""
+    chances = np.random.default_rng(0)
+    cut = from_env(Ladder(limit=2), lambda observation: int(chances.integers(2)), n_steps=40, rng=0)
+    with pytest.warns(somcot.UnseenStateWarning, match="absorbing: 2; record longer, or pass end='left', say, if"):
+        cut.chain()
+
+
 def test_cart_pole_side_by_side() -> None:
     samples = from_env("CartPole-v1", balance, n_steps=2000, n_envs=4, bins=POLE, rng=3)
     assert samples.n_transitions == 2000

@@ -82,8 +82,8 @@ CATALOGUE: dict[str, Kind] = {
         "[[terminated=True]] for episodes that end there, or record longer",
         "The recording ends in these states, so what follows them is unknown. Taking them as absorbing is right if "
         "sequences really end there, and you can say so. If the recording was merely cut off, record longer."),
-    "never-left-open": Kind(CAUTION, "{n} state(s) entered but never left (is|are) taken as absorbing: {states}; pass "
-        "[[end='left']], say, to give finished episodes a final state, or record longer",
+    "never-left-open": Kind(CAUTION, "{n} state(s) entered but never left (is|are) taken as absorbing: {states}; "
+        "record longer, or pass [[end='left']], say, if finished episodes lack a final state",
         "The recording ends in these states, so what follows them is unknown; other episodes end in states that are "
         "left elsewhere. A final state of its own lets every episode end wherever it was. If the recording was merely "
         "cut off, record longer."),

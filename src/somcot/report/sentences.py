@@ -161,7 +161,7 @@ def meaning(
         if clock.name == "total":
             return f"{clock.during}, {names[1]} is {where} for {about}{figure(result.distance)} steps on average."
         # "about less than" would be said otherwise.
-        share = "none" if distance <= 0.0 else about + percent(distance).replace("< ", "less than ")
+        share = "none" if distance <= 0.0 and not about else about + percent(distance).replace("< ", "less than ")
         after = f" {_with_the_end(result, percent)}" if main.before_end else ""
         return f"On {share.replace('about less', 'less')} of {share_of}, {names[1]} is {where}.{after}"
     ends = possible(result, cost)
@@ -172,7 +172,7 @@ def meaning(
     # Costs by name carry their column, as in "attribute:size".
     kind, _, column = (cost_name or "").partition(":")
     if kind == "attribute" and column and _is_either_or(result, cost):
-        share = "none" if distance <= 0.0 else about + percent(distance).replace("< ", "less than ")
+        share = "none" if distance <= 0.0 and not about else about + percent(distance).replace("< ", "less than ")
         after = f" {_with_the_end(result, percent)}" if main.before_end else ""
         of = share_of if main.before_end else "the steps that matter"
         return f"On {share.replace('about less', 'less')} of {of}, {names[1]} differs in {column!r}.{after}"
