@@ -57,6 +57,14 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+def test_an_option_that_is_given_again_is_refused(command: Command, tmp_path: Path) -> None:
+    done = command("test", MAY, JUNE, *COLUMNS, "--strata", "page", "--strata", "session", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --strata: found 2 times, expected once")
+    twice = command("info", MAY, *COLUMNS[:4], "--state", "page", "--state", "session", cwd=tmp_path)
+    assert twice.returncode == 0  # one state of two columns
+
+
 def test_distance_prints_what_the_library_finds(command: Command, tmp_path: Path) -> None:
     found = answer(command("distance", MAY, JUNE, *COLUMNS, "--discount", "0.9", "--json", cwd=tmp_path))
     x, y = (from_table(f, sequence="session", time="time", state="page", terminated=True) for f in (MAY, JUNE))

@@ -251,6 +251,18 @@ def test_errors_about_strata_name_the_file(command: str, tmp_path: Path) -> None
     assert "june.csv has no sequence in 1 of 2 strata: 'b'" in found
 
 
+@pytest.mark.parametrize("flag", ["--strata", "--paired-by"])
+def test_a_baseline_without_the_column_is_written_again(flag: str, logs: dict[str, Path], tmp_path: Path) -> None:
+    target = tmp_path / "b.somcot"
+    for kept, known in ((), "none"), (("--attribute", "note"), "note"):
+        run("baseline", logs["may"], *COLUMNS, *kept, "-o", target, "--force")
+        found = refused("test", target, logs["june"], *COLUMNS, "--margin", "0.05", flag, "task")
+        expected = f"{flag}: b.somcot was written without 'task' (attributes: {known}); write the baseline with"
+        assert f"{expected} --attribute task" in found
+    run("baseline", logs["may"], *COLUMNS, "--attribute", "task", "-o", target, "--force")
+    assert "was written without" not in run("test", target, logs["june"], *COLUMNS, "--strata", "task")
+
+
 def test_strata_in_the_other_commands(logs: dict[str, Path], tmp_path: Path) -> None:
     three = [logs[name] for name in ("may", "june", "mix")]
     matrix = as_json("matrix", *three, *COLUMNS, "--strata", "task")

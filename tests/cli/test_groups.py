@@ -58,6 +58,9 @@ def test_two_groups_are_what_two_files_are(log: Path, tmp_path: Path) -> None:
     assert test["pvalue"] <= 0.05  # type: ignore[operator]
     assert "3 groups" in refused("distance", log, "--by", "device")
     assert "no group 'phone'" in refused("distance", log, "--by", "device", "--groups", "mobile", "phone")
+    together = refused("distance", log, "--by", "device", "--groups", "mobile,tablet", "desktop")
+    assert "a group is one value, so add a column that names several together" in together
+    assert "add a column" not in refused("distance", log, "--by", "device", "--groups", "mobile,phone", "desktop")
     assert "splits one file" in refused("distance", log, log, "--by", "device")
     assert "second one" in refused("distance", log)
     assert "--groups" in refused("distance", log, log, "--groups", "a", "b")

@@ -11,7 +11,7 @@ import pytest
 import somcot
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import from_table, split_periods, split_table
-from tests.notes import noted
+from tests.notes import code_of, noted
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,11 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
         split_table(log, "year", state="page")
     with pytest.raises(ValueError, match=r"a month is cut out of times.*week, user"):
         split_table(log, "month", state="page")
+    used = {"step": ["a", "b"], "date": [1, 1], "opened": ["2026-05-01", "2026-05-02"]}
+    for state in ("step", ["step"]):  # a column with another role is not the time, whatever its name
+        with pytest.raises(ValueError, match=r"a month is cut out of times.* one of: opened \(") as error:
+            split_table(used, "month", state=state, sequence="date")
+        assert code_of(error) == "period-without-times"
     for state in ("page", ["page"]):
         with pytest.raises(ValueError, match="by: 'page' is the state"):
             split_table(log, "page", state=state)

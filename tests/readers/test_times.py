@@ -51,6 +51,24 @@ def test_usual_notations(name: str, tmp_path: Path) -> None:
     assert np.asarray(samples.counts()).tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0]]
 
 
+def test_errors_name_what_would_help() -> None:
+    for given, other in (("month-first", "day-first"), ("day-first", "month-first")):
+        text = "16/06/2025 10:46" if given == "month-first" else "06/16/2025 10:46"
+        with pytest.raises(ValueError, match=f"correct the row, or the column is {other}: time_format='{other}'$"):
+            seconds([text], time_format=given)
+        with pytest.raises(ValueError, match=r"correct the row$"):
+            seconds(["16/16/2025 10:46"], time_format=given)
+    with pytest.raises(ValueError, match=r"correct the row$"):  # other rows prove the order
+        seconds(["16/06/2025 10:46", "06/16/2025 10:46"])
+    with pytest.raises(ValueError, match=r"found 'Reassigned'.*name the column of times: time='COLUMN'"):
+        seconds(["Reassigned"])
+    with pytest.raises(ValueError, match="name the notation"):
+        seconds(["10h46"])
+    # A column that names the sequences cannot be the time too, whatever its name.
+    named = {"step": list("aabb"), "page": list("xyxy")}
+    assert from_table(named, sequence="step", state="page").n_episodes == 2
+
+
 def test_the_order_of_day_and_month_is_asked_only_if_nothing_tells() -> None:
     assert seconds(["3/4/2026", "13/4/2026"]) == seconds(["2026-04-03", "2026-04-13"])
     assert seconds(["3/4/2026", "4/13/2026"]) == seconds(["2026-03-04", "2026-04-13"])

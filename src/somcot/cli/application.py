@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any, NamedTuple
@@ -128,7 +129,22 @@ _TYPE = re.compile(r" <(str|list\[str\])>$")  # Python types, which typer shows 
 
 
 class Grouped(TyperCommand):
-    """A command whose help shows its options in groups, and examples."""
+    """A command that refuses repeated options, and whose help shows options in groups, and examples."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an option that is given again: only the last value would count."""
+        if not ctx.resilient_parsing:  # completion
+            given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]
+            for parameter, times in Counter(given).items():
+                if (
+                    times > 1
+                    and parameter.param_type_name == "option"
+                    and not (parameter.multiple or parameter.is_flag)
+                ):
+                    raise ValueError(
+                        f"{parameter.opts[0]}: found {times} times, expected once, because only the last would count"
+                    )
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Name arguments as the text below does, without braces."""

@@ -80,7 +80,18 @@ class StrataOptions:
         """Refuse what the library would refuse, with the names of the files instead of x and y; else, what there is."""
         from somcot.cli.output import names_of
         from somcot.inference.strata import strata_of
+        from somcot.samples import Samples
 
+        for name, value in zip(names_of(x, y), (x.value, y.value), strict=True):
+            if not name.endswith(".somcot") or not isinstance(value, Samples):
+                continue
+            for column in self.columns:
+                if column not in value.episode_attributes:
+                    known = ", ".join(value.episode_attributes) or "none"
+                    raise ValueError(
+                        f"{self.flag}: {name} was written without {column!r} (attributes: {known}); write the baseline "
+                        f"with --attribute {column}"
+                    )
         found = strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
         return {} if found is None else {"compared_within": found.described(names_of(x, y))}
 

@@ -281,9 +281,11 @@ def read_two_groups(
     labels = {str(label): label for label in groups}
     for name in chosen or ():
         if name not in labels:
+            several = "," in name and all(part.strip() in labels for part in name.split(","))
+            remedy = "; a group is one value, so add a column that names several together" if several else ""
             raise ValueError(
                 f"--groups: there is no group {name!r} with at least {LEAST} transitions; the groups are "
-                f"{listing(list(labels), 12)}"
+                f"{listing(list(labels), 12)}{remedy}"
             )
     if chosen is None and len(groups) > 2:
         raise ValueError(

@@ -439,9 +439,9 @@ CATALOGUE: dict[str, Kind] = {
         "whole numbers, or keep real numbers: [[readers.read_vectors]]",
         "An array of discrete trajectories has one or two dimensions of state numbers. Arrays of real coordinates are "
         "read as real vectors."),
-    "period-without-times": Kind(ERROR, "a {period} is cut out of times, but no column is called {usual}; pass "
-        "[[time=COLUMN]]; the columns are {columns}",
-        "Splitting by day, week or month needs a column with times. None has a usual name for one. Name it."),
+    "period-without-times": Kind(ERROR, "a {period} is cut out of times; pass [[time=COLUMN]], one of: {columns} (none "
+        "has a usual name, such as {usual})",
+        "Splitting by day, week or month needs a column with times. Name it."),
     "no-periods": Kind(ERROR, "column {column!r} holds plain numbers such as {example}, which have no {period}; write "
         "times such as 2026-05-01T12:00:00, or name a column with the periods: [[by=COLUMN]]",
         "Plain numbers do not say which day or week they belong to. Write dates, or add a column of periods."),

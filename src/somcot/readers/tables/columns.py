@@ -100,7 +100,7 @@ class ColumnRoles:
             state=states,
             # A column that was chosen by its name must not have two roles.
             sequence=sequence if sequence not in states or self.sequence is not None else None,
-            time=None if time == _IN_ORDER or (self.time is None and time in states) else time,
+            time=None if time == _IN_ORDER or (self.time is None and time in (*states, sequence)) else time,
         )
         check_present(header, roles.wanted)
         _tell(header, self, roles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -140,7 +140,7 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
         # A column wins over a period of the same name. Where not all columns are known, any name that is not a period
         # may be a column.
         period = None if by in table.columns or (not table.complete and by not in PERIODS) else by
-        moment = _time_column(table, by, roles_given["time"]) if period is not None else None
+        moment = _time_column(table, by, roles_given) if period is not None else None
         roles = roles_of(table, terminated=terminated, attributes=about, **roles_given)
         # One long recording belongs to no period as a whole, so it is cut, and does not end there.
         several = roles.sequence is not None or table_options.gap is not None
@@ -318,8 +318,10 @@ def split_periods(
     return _split(data, by, whole=True, time=time, least=least, **options)
 
 
-def _time_column(table: Table, by: str, time: str | None) -> str:
+def _time_column(table: Table, by: str, roles: Mapping[str, Any]) -> str:
     """The column with the times, for a period that is not a column."""
+    time: str | None = roles["time"]
+    states = roles["state"]
     listed = ", ".join(table.columns[:12])
     # Attributes of cases are a frequent confusion in event logs.
     close = f"; did you mean 'case:{by}'?" if f"case:{by}" in table.columns else ""
@@ -333,10 +335,13 @@ def _time_column(table: Table, by: str, time: str | None) -> str:
             raise ValueError(f"{table.name}: there is no column {time!r}; the columns are {listed}")
         return time
     # Without the defaults of a format: these may name an order that is not a time.
-    column = usual_column(_Bare(table.name, table.columns), "time")
+    taken = {roles["sequence"], roles["reward"], *([states] if isinstance(states, str) else states or ())}
+    # A column with another role is not the time, even if its name is usual for times.
+    free = [name for name in table.columns if name not in taken]
+    column = usual_column(_Bare(table.name, free), "time")
     if column is None:
-        usual = ", ".join(USUAL["time"][:4])
-        raise ValueError(Note("period-without-times", table.name, period=by, usual=usual, columns=listed))
+        usual, rest = ", ".join(USUAL["time"][:3]), ", ".join(free[:12]) or "none"
+        raise ValueError(Note("period-without-times", table.name, period=by, usual=usual, columns=rest))
     return column
 
 

@@ -312,8 +312,16 @@ class NumberColumn:
 
     def _remedy(self, value: Entry) -> str:
         if _is_either(value):
-            return ": no such day and month in this order; correct the row"
-        return "; name the notation: time_format='%d/%m/%Y %H:%M'" if self.times else ""
+            other = {DAY_FIRST: MONTH_FIRST, MONTH_FIRST: DAY_FIRST}.get(self.format or "")
+            swapped = other is not None and to_iso(value, other) is not None
+            remedy = f", or the column is {other}: time_format={other!r}" if swapped else ""
+            return f": no such day and month in this order; correct the row{remedy}"
+        if not self.times:
+            return ""
+        # No notation makes a time of text without digits.
+        if not any(character.isdigit() for character in str(value)):
+            return "; name the column of times: time='COLUMN', or keep the order of the file: time='file'"
+        return "; name the notation: time_format='%d/%m/%Y %H:%M'"
 
     def _is_of_kind(self, i: int, kind: str, value: Entry) -> None:
         """Refuse a time of another kind than earlier ones, since they cannot be ordered."""
