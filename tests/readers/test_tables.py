@@ -175,7 +175,12 @@ def test_missing_states_cut_the_sequence() -> None:
 
 def test_removed_rows_and_cuts_are_counted() -> None:
     # At the edges of a sequence, and twice in a row, or in all rows of a sequence, they split less often than they are.
-    states = {1: [None, "a", "b"], 2: ["a", "b", None, None, "a", "b"], 3: [None], 4: ["a", "b", None]}
+    states: dict[int, list[str | None]] = {
+        1: [None, "a", "b"],
+        2: ["a", "b", None, None, "a", "b"],
+        3: [None],
+        4: ["a", "b", None],
+    }
     frame = {"sequence": [k for k, v in states.items() for _ in v], "state": [s for v in states.values() for s in v]}
     with noted("rows-removed", n=5, cuts=1):
         samples = from_table(frame, missing="cut")
@@ -230,7 +235,11 @@ def test_a_flag_that_is_constant_in_every_sequence_says_which_terminated(order: 
 
 
 def test_a_flag_inside_sequences_is_noted() -> None:
-    frame = {"sequence": [1, 1, 1, 1, 2, 2], "state": [*"abab", *"ab"], "done": [0, 1, 0, 1, 1, 1]}
+    frame: dict[str, list[Any]] = {
+        "sequence": [1, 1, 1, 1, 2, 2],
+        "state": [*"abab", *"ab"],
+        "done": [0, 1, 0, 1, 1, 1],
+    }
     with noted("flags-inside", n=2, column="done"):
         assert from_table(frame, terminated="done", end="z").n_episodes == 4
     del frame["sequence"]  # without sequences, only the flags say where they end
