@@ -171,3 +171,25 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == ("interrupted in the sleep\n", "")
+
+
+HALF_MADE = """
+from somcot.cli import signals
+signals.obey()
+
+class Handle:
+    def __init__(self):
+        raise KeyboardInterrupt
+    def __del__(self):
+        self.missing
+
+try:
+    Handle()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_object_whose_construction_was_interrupted_is_destroyed_silently() -> None:
+    done = subprocess.run([sys.executable, "-c", HALF_MADE], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

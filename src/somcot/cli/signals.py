@@ -60,7 +60,8 @@ def _interrupt_later(lost: sys.UnraisableHookArgs) -> None:
     if lost.exc_type is KeyboardInterrupt:
         # Not at once: the handler would run, and raise, in this function.
         threading.Timer(0.01, _interrupt_main_thread).start()
-    else:
+    # An object whose construction was interrupted cannot be destroyed either, which is no news.
+    elif not (lost.exc_type is AttributeError and getattr(lost.object, "__name__", None) == "__del__"):
         sys.__unraisablehook__(lost)
 
 
