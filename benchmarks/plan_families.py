@@ -1,7 +1,7 @@
 """Families of recordings that no plan was designed on: written down before any plan of them was made.
 
-Used by `benchmarks.plans`, to see whether `SampleSize.pilot_error` holds on families it has not seen. The first four of
-each half resemble older families, the others do not.
+`benchmarks.plans` uses them to see whether plans and `SampleSize.pilot_error` hold on families they have not seen. Half
+of them resemble older families: ring, funnel, skills, retail; dense, errands, tree and bargaining in the second half.
 """
 
 from __future__ import annotations
@@ -244,6 +244,4 @@ def bargaining() -> Source:
     start = np.zeros(len(kernel))
     start[:n] = 0.4, 0.4, 0.1, 0.1
     sides = np.arange(patience * 2 * n) // n % 2
-    return Source(
-        kernel[None], start[None], np.ones(1), np.r_[sides * n + np.arange(patience * 2 * n) % n, 2 * n]
-    )
+    return Source(kernel[None], start[None], np.ones(1), np.r_[sides * n + np.arange(patience * 2 * n) % n, 2 * n])
