@@ -28,12 +28,11 @@ import numpy as np
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import how_to_wrap
-from somcot.problem import Data
-from somcot.recorded.counts import Counts
+from somcot.recorded.counts import Counts, known_starts_differ
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["Strata", "attached", "check_recordings", "discount_for", "known_starts_differ", "pair_or_list", "strata_of"]
+__all__ = ["Strata", "attached", "check_recordings", "discount_for", "pair_or_list", "strata_of"]
 
 _LISTED = 5  # labels named in an error
 
@@ -189,15 +188,6 @@ def pair_or_list(x: Any, y: Any) -> list[Samples]:
         raise ValueError(f"x: found a list of {len(recordings)} recording(s), expected at least 2")
     check_recordings(recordings, (lambda i: f"x[{i}]") if many else (lambda i: "xy"[i]))
     return recordings
-
-
-def known_starts_differ(x: Data, y: Data) -> bool:
-    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
-    if x.initial is None or y.initial is None:
-        return False
-    # By label, as the two recordings may list their states in different orders.
-    laws = [dict(zip(samples.states, initial, strict=True)) for samples, initial in ((x, x.initial), (y, y.initial))]
-    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
 
 
 def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
