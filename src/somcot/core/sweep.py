@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.core.pairs import Pairs, cut, in_slices, thread_count
-from somcot.core.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
+from somcot.core.transport import Bases, Rows, add_potentials, balance, kernel_entries, optimise
 from somcot.core.transport.repair import margins, move, repair
 from somcot.core.transport.wide_pairs import WIDE, Task, WidePairs
 from somcot.plumbing.arrays import Floats
@@ -130,23 +130,6 @@ class Sweep:
         full._bases.flows[:] = self._bases.flows[arcs]
         full._bases.known[:] = self._bases.known[source]
         return full
-
-    def gap_of(self, V: Floats, other: Sweep, weight: Floats) -> float:
-        """Excess cost of another sweep's plans relative to this sweep's potentials.
-
-        Parameters
-        ----------
-        V : ndarray, shape (n_x, n_y)
-            The potential that the bases of this sweep are optimal for.
-        other : Sweep
-            A sweep on the same pairs and the same entries of the supports, with other probabilities.
-        weight : ndarray, shape (n_pairs + 1,)
-            The weight of each pair, with that of the initial distributions last.
-        """
-        gap: float = cross_gap(
-            V, self._pair_x, self._pair_y, self._x, self._y, self._bases, other._bases, self._unit, weight
-        )
-        return gap
 
     def potential_sums(self, V: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
