@@ -361,13 +361,12 @@ FileOrGroup = Annotated[
 By = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN|PERIOD", help="Split one file by a column, or by day, week, month, weekday or hour of --time."
+        metavar="COLUMN|PERIOD",
+        help="Split one file by a column, or by day, week, month, quarter, year, weekday or hour of --time.",
     ),
 ]
-Groups = Annotated[
-    tuple[str, str] | None,
-    typer.Option(metavar="A B", help="With --by: the two groups to compare, if there are more than two."),
-]
+_TWO_GROUPS = "With --by: the two groups to compare; A,C B compares the values A and C together with B."
+Groups = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help=_TWO_GROUPS)]
 Cost = Annotated[
     str,
     typer.Option(

@@ -412,8 +412,8 @@ CATALOGUE: dict[str, Kind] = {
     "no-state-column": Kind(ERROR, "which column is the state? Pass [[state=COLUMN]]; {columns}",
         "No column is called state or concept:name, the names that are recognised. Name the column whose "
         "values are the states of the process. Several columns together can be one state."),
-    "several-columns": Kind(ERROR, "there is no column {name}; {columns}; name several one by one: [[state=['A', "
-        "'B']]]",
+    "several-columns": Kind(ERROR, "there is no column {name}; {columns}; name several one by one, as in "
+        "[[state=['A', 'B']]]",
         "A comma in the name suggests that several columns are meant. Name each of them."),
     "which-coordinates": Kind(ERROR, "which columns are the state? Pass [[state=x,y]], some of {columns}",
         "A recording of real vectors needs the columns with its coordinates. Several could be meant."),
