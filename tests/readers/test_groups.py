@@ -46,7 +46,7 @@ def test_each_group_is_what_reading_its_rows_alone_gives(kind: str, log: pd.Data
         found = split_table(source, "week", **options)
     assert list(found) == ["a", "b", "c"]
     for week, samples in found.items():
-        with noted("single-rows"):
+        with noted("mostly-single-rows", column="piece"):
             alone = from_table(pieces[pieces.week == week], **(options | {"sequence": "piece"}))
         assert samples.states == ("x", "y", "z")
         assert np.array_equal(samples.counts(), alone.counts())
@@ -82,12 +82,14 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
     for state in ("page", ["page"]):
         with pytest.raises(ValueError, match="by: 'page' is the state"):
             split_table(log, "page", state=state)
-    with pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"), pytest.warns(DataWarning):
+    with pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"), pytest.warns(DataWarning) as notes:
         split_table(log, "week", state="page", least=10_000)
+    # The column of the groups is not proposed for the sequences.
+    assert "'user', 't', 'gain'" in str(notes[0].message)
     holes = log.copy()
     holes.loc[4, "week"] = None
     with pytest.raises(ValueError, match="row 5 has no 'week'"):
-        split_table(holes, "week", state="page")
+        split_table(holes, "week", state="page", sequence="user")
 
 
 def test_messages_call_periods_as_they_were_asked_for() -> None:
