@@ -92,7 +92,9 @@ def test_periods_wherever_groups_are_formed(log: Path, tmp_path: Path) -> None:
     periods = run("drift", log, "--by", "weekday", "--discount", 0.8)["periods"]
     assert [row["period"] for row in periods] == ["Monday", "Friday", "Saturday", "Sunday"]  # type: ignore[attr-defined]
     years = pd.read_csv(log)
-    later = years.assign(session_id=years.session_id + 1000, timestamp=years.timestamp.str.replace("2026-05", "2027-02"))
+    later = years.assign(
+        session_id=years.session_id + 1000, timestamp=years.timestamp.str.replace("2026-05", "2027-02")
+    )
     pd.concat([years, later]).to_csv(tmp_path / "years.csv", index=False)
     for by, labels in (("year", ["2026", "2027"]), ("quarter", ["2026-Q2", "2027-Q1"])):
         assert run("matrix", tmp_path / "years.csv", "--by", by, "--discount", 0.8)["labels"] == labels

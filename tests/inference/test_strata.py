@@ -326,10 +326,10 @@ def test_several_attributes_are_combined() -> None:
     """Strata of two attributes are those of labels that are pairs, in every comparison and for pairs too."""
     logs = {"a": mixed(20, 20, 40), "b": mixed(20, 20, 41), "c": mixed(20, 20, 42, 0.5)}
     models = np.array(["m", "n"] * 20, dtype=object)
-    both = {name: [*zip(models.tolist(), x.episode_attributes["task"].tolist(), strict=True)] for name, x in logs.items()}
-    logs = {
-        name: replace(x, episode_attributes={**x.episode_attributes, "model": models}) for name, x in logs.items()
+    both = {
+        name: [*zip(models.tolist(), x.episode_attributes["task"].tolist(), strict=True)] for name, x in logs.items()
     }
+    logs = {name: replace(x, episode_attributes={**x.episode_attributes, "model": models}) for name, x in logs.items()}
     a, b, c = logs.values()
     for argument in ("strata", "paired_by"):
         names: Any = {argument: ["model", "task"]}
@@ -351,9 +351,13 @@ def test_several_attributes_are_combined() -> None:
     assert chosen.best == "b"
     assert somcot.drift(logs, discount=DISCOUNT, strata=["model", "task"]).alarm
     # A combination that only one side has is named.
-    with pytest.raises(ValueError, match=r"strata: y has no sequence in 2 of 4 strata: \('n', 'easy'\), \('n', 'hard'\)"):
+    with pytest.raises(
+        ValueError, match=r"strata: y has no sequence in 2 of 4 strata: \('n', 'easy'\), \('n', 'hard'\)"
+    ):
         somcot.same_process(a, b.take(np.arange(0, 40, 2)), discount=DISCOUNT, strata=["model", "task"])
-    holes = replace(b, episode_attributes={**b.episode_attributes, "model": np.array([None, *models[1:]], dtype=object)})
+    holes = replace(
+        b, episode_attributes={**b.episode_attributes, "model": np.array([None, *models[1:]], dtype=object)}
+    )
     with pytest.raises(ValueError, match="1 of 40 sequences of y have no label"):
         somcot.same_process(a, holes, discount=DISCOUNT, strata=["task", "model"])
 

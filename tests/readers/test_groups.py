@@ -82,7 +82,10 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
     for state in ("page", ["page"]):
         with pytest.raises(ValueError, match="by: 'page' is the state"):
             split_table(log, "page", state=state)
-    with pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"), pytest.warns(DataWarning) as notes:
+    with (
+        pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"),
+        pytest.warns(DataWarning) as notes,
+    ):
         split_table(log, "week", state="page", least=10_000)
     # The column of the groups is not proposed for the sequences.
     assert "'user', 't', 'gain'" in str(notes[0].message)
@@ -146,7 +149,7 @@ def test_a_table_without_sequences_is_cut_and_never_ended() -> None:
 
 def test_groups_may_join_values() -> None:
     table = {"g": list("aabbaaccdd"), "q": [1, 1, 1, 1, 1, 1, 2, 2, 3, 3], "s": list("xyyxxyxxzz")}
-    options = {"state": "s", "sequence": "q", "least": 1}
+    options: dict[str, Any] = {"state": "s", "sequence": "q", "least": 1}
     with pytest.warns(DataWarning, match="2 time"):
         apart = split_table(table, "g", groups=["a", "b"], **options)
     assert {label: s.n_transitions for label, s in apart.items()} == {"a": 2, "b": 1}

@@ -15,7 +15,6 @@ import typer
 
 import somcot
 from somcot.cli import signals
-from somcot.cli.decisions import StrataOptions
 from somcot.cli.options import (
     ALARM,
     By,
@@ -28,6 +27,7 @@ from somcot.cli.options import (
     Reading,
     Seed,
     StartAtOnce,
+    StrataOptions,
     SuggestedBelowOne,
     SuggestedDiscount,
     VectorOptions,

@@ -29,9 +29,10 @@ from somcot.inference.statistics import (
     row_tests,
 )
 from somcot.inference.strata import Strata
-from somcot.inference.units import Engine, WholeSequences, engine_of, known_starts_differ
+from somcot.inference.units import Engine, WholeSequences, engine_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import Data, Problem
+from somcot.recorded.counts import known_starts_differ
 
 __all__ = [
     "AgainstKnown", "Comparison", "CostUnits", "Draws", "Exchangeable", "Halves", "Separate", "compare",

@@ -228,9 +228,8 @@ def saddle(
     solved = saddle_point.solve(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
-    distance = solved.distance
-    if stop_at_noise is not None:  # an estimate of the truth, not the distance of the estimated chains
-        distance = float(solved.trace["distance"][-1])
+    # An estimate of the truth, not the distance of the estimated chains.
+    distance = solved.distance if stop_at_noise is None else float(solved.trace["distance"][-1])
     data = any(model.samples for model in models)
     return replace(
         solved,
@@ -307,7 +306,8 @@ def estimate(
     check_flag("cautious", cautious)
     units = _with_deprecated(units, standard_error, n_splits, interval, n_resamples, pool_rows)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))  # one number seeds permutations and half-samples
-    chosen = choose_units(x, y, units, strata_of((x, y), strata, paired_by))
+    tasks = None if strata is None and paired_by is None else strata_of((x, y), strata, paired_by)
+    chosen = choose_units(x, y, units, tasks)
     weights = [None, None] if chosen.strata is None else [chosen.strata.of_sequences(k) for k in (0, 1)]
     models = fit(chosen.x, "x", weights[0]), fit(chosen.y, "y", weights[1])
     table = costs.between(cost, x, y) if callable(cost) else cost

@@ -28,12 +28,11 @@ import numpy as np
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import how_to_wrap
-from somcot.problem import Data
-from somcot.recorded.counts import Counts
+from somcot.recorded.counts import Counts, known_starts_differ
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["Strata", "attached", "attribute_names", "check_recordings", "discount_for", "known_starts_differ", "pair_or_list", "strata_of"]
+__all__ = ["Strata", "attached", "attribute_names", "check_recordings", "discount_for", "pair_or_list", "strata_of"]
 
 _LISTED = 5  # labels named in an error
 
@@ -191,15 +190,6 @@ def pair_or_list(x: Any, y: Any) -> list[Samples]:
     return recordings
 
 
-def known_starts_differ(x: Data, y: Data) -> bool:
-    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
-    if x.initial is None or y.initial is None:
-        return False
-    # By label, as the two recordings may list their states in different orders.
-    laws = [dict(zip(samples.states, initial, strict=True)) for samples, initial in ((x, x.initial), (y, y.initial))]
-    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
-
-
 def check_recordings(recordings: Sequence[Any], name: Callable[[int], str]) -> None:
     """Refuse recordings that cannot be permuted; `name` returns the user's name of recording i."""
     for i, data in enumerate(recordings):
@@ -314,8 +304,8 @@ def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names
     if several is not None and len(several) > 1:
         if len(set(several)) < len(several):
             raise TypeError(
-                f"{argument}: found {listing(several, _LISTED)}, expected different attributes of the sequences, or a pair "
-                "(of_x, of_y) with one label for each sequence"
+                f"{argument}: found {listing(several, _LISTED)}, expected different attributes of the sequences, or a "
+                "pair (of_x, of_y) with one label for each sequence"
             )
         of_each = [_labels(argument, name, samples, names) for name in several]
         return [list(zip(*sides, strict=True)) for sides in zip(*of_each, strict=True)]
@@ -396,8 +386,8 @@ def attached(
         return (value if value is None or isinstance(value, str) else tuple(value)), dict(recordings)
     if not isinstance(value, Mapping) or set(value) != set(recordings):
         raise TypeError(
-            f"{argument}: found {type(value).__name__}, expected the name of an attribute, a list of names, or a mapping "
-            f"with one sequence of labels for each of {listing(list(recordings), _LISTED)}"
+            f"{argument}: found {type(value).__name__}, expected the name of an attribute, a list of names, or a "
+            f"mapping with one sequence of labels for each of {listing(list(recordings), _LISTED)}"
         )
     changed = {}
     for label, recording in recordings.items():

@@ -21,7 +21,7 @@ import numpy as np
 
 from somcot.chains import Support
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
-from somcot.inference.strata import Strata, known_starts_differ
+from somcot.inference.strata import Strata
 from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
@@ -43,7 +43,6 @@ __all__ = [
     "choose_units",
     "chosen_engine",
     "engine_of",
-    "known_starts_differ",
 ]
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size

@@ -368,7 +368,8 @@ def compute(
     began = time.perf_counter()
     if client is not None:
         check_client(client)
-    check_target("checkpoint", checkpoint)
+    if checkpoint is not None:
+        check_target("checkpoint", checkpoint)
     # Two runs with one checkpoint would overwrite each other's cells.
     with nullcontext() if checkpoint is None else exclusive(checkpoint):
         file = MatrixCheckpoint(plan, checkpoint, resume=resume)

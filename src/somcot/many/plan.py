@@ -16,7 +16,7 @@ from somcot.core.pairs import thread_count
 from somcot.inference.intervals import PERMUTATIONS, Bar
 from somcot.inference.statistics import Expansion
 from somcot.inference.strata import attribute_names, strata_of
-from somcot.inference.units import chosen_engine, known_starts_differ
+from somcot.inference.units import chosen_engine
 from somcot.many.members import (
     Cost,
     Member,
@@ -35,6 +35,7 @@ from somcot.plumbing.checks import check_confidence, check_flag
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
+from somcot.recorded.counts import known_starts_differ
 from somcot.samples import Samples
 from somcot.solvers import METHODS
 from somcot.solvers.other_clocks import DATA_DISCOUNT, check_clock

@@ -358,15 +358,15 @@ CATALOGUE: dict[str, Kind] = {
         "is fixed. Raise the matrix to a power if you need a longer lag."),
     "single-rows": Kind(INFO, "{share} sequences have a single row, hence no step, and were dropped",
         "A sequence needs two rows to have a transition. If single rows are many, check the sequence column."),
-    "mostly-single-rows": Kind(CAUTION, "{share} sequences have a single row, hence no step, and were dropped; if column "
-        "{column!r} numbers rows instead of identifying sequences, name another: [[sequence=COLUMN]]",
+    "mostly-single-rows": Kind(CAUTION, "{share} sequences have a single row, hence no step, and were dropped; if "
+        "{column!r} numbers rows instead of identifying sequences, name another column: [[sequence=COLUMN]]",
         "A sequence needs two rows to have a transition. If most have one, the wrong column was probably taken."),
-    "one-sequence": Kind(CAUTION, "no column that identifies sequences was recognised, so all rows are one sequence; if "
-        "one of {columns} does, name it: [[sequence=COLUMN]]",
-        "The last row of one user or case is then followed by the first of the next, and intervals are those of one long "
-        "recording. If the table is one recording, this is right."),
-    "constant-sequence": Kind(INFO, "column {column!r} has the same value in all rows, so they are one sequence; if one "
-        "of {columns} identifies sequences, name it: [[sequence=COLUMN]]",
+    "one-sequence": Kind(CAUTION, "no column that identifies sequences was recognised, so all rows are one sequence; "
+        "if one of {columns} does, name it: [[sequence=COLUMN]]",
+        "The last row of one user or case is then followed by the first of the next, and intervals are those of one "
+        "long recording. If the table is one recording, this is right."),
+    "constant-sequence": Kind(INFO, "column {column!r} has the same value in all rows, so they are one sequence; if "
+        "one of {columns} identifies sequences, name it: [[sequence=COLUMN]]",
         "This is right for a single recording. Otherwise, the column describes all sequences together."),
     "untried-actions": Kind(CAUTION, "{share} actions were never tried, the first in state {state} action {action}; "
         "they are assumed to stay there and earn nothing",
@@ -459,7 +459,7 @@ CATALOGUE: dict[str, Kind] = {
         "A gap is a pause between two rows, which needs the time of each row. Name the column with the times."),
     "row-without-state": Kind(ERROR, "{place} has no {state} ({n:,} such row(s)); fill it in, remove it, or pass "
         "[[missing='cut']]",
-        "A missing state would join two states that did not follow each other. Cutting starts a new sequence after it."),
+        "A missing state would join two states that did not follow each other. Cutting starts a new sequence there."),
     "missing-values": Kind(ERROR, "row {row}, coordinate {column} is NaN; pass [[gaps='cut']] to cut the episode there",
         "A missing value would join two rows that did not follow each other. Cutting starts a new episode after it."),
     "unknown-lifecycle": Kind(ERROR, "no event has the lifecycle {lifecycle}; the log has {kinds}: pass one of them, "

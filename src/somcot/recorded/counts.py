@@ -36,6 +36,7 @@ __all__ = [
     "counts_card",
     "joined_rewards",
     "joined_start",
+    "known_starts_differ",
 ]
 
 
@@ -411,6 +412,15 @@ def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n
     if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
         raise ValueError("other: its known initial distribution differs; only the same process can be merged")
     return laws[0] if laws else None
+
+
+def known_starts_differ(x: Samples | Counts, y: Samples | Counts) -> bool:
+    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
+    if x.initial is None or y.initial is None:
+        return False
+    # By label, as the two recordings may list their states in different orders.
+    laws = [dict(zip(data.states, initial, strict=True)) for data, initial in ((x, x.initial), (y, y.initial))]
+    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
 
 
 def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b: Codes, n: int) -> RewardSums | None:

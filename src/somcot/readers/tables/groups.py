@@ -28,7 +28,7 @@ __all__ = ["FILE_OPTIONS", "LEAST", "PERIODS", "split_periods", "split_table"]
 
 LEAST = 30  # transitions; smaller groups are left out
 FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle", "table", "query", "wide", "state_rules")
-GroupNames = Sequence[str] | Mapping[str, Sequence[Hashable]]
+GroupNames = Sequence[Hashable] | Mapping[str, Sequence[Hashable]]
 _ROLES = ("state", "sequence", "time", "reward", "terminated", "time_format")
 
 
@@ -101,7 +101,7 @@ def split_table(
         (starting on Monday), "month", "quarter", "year", "weekday" or "hour" of the times in the column `time`, in UTC
         if they have a time zone. A column of that name takes precedence. A sequence is split where the column changes,
         and a note says how often; it belongs to the period in which it starts.
-    groups : sequence of str or mapping of str to sequences, optional
+    groups : sequence of values or mapping of str to sequences, optional
         The groups to keep, in this order; all by default. A group is a value, several values joined by commas, as in
         ``["basic,trial", "premium"]``, or, in a mapping, a name and a list of values. Values are compared as text.
     least : int
@@ -209,7 +209,9 @@ def _joined(
 def _named_groups(groups: GroupNames, places: Mapping[str, int]) -> dict[str, list[str]]:
     """The values of each group, as text."""
     if isinstance(groups, (str, bytes)) or not isinstance(groups, (Mapping, Sequence)):
-        raise TypeError(f"groups: found {groups!r}, expected a list of values, or a mapping of names to lists of values")
+        raise TypeError(
+            f"groups: found {groups!r}, expected a list of values, or a mapping of names to lists of values"
+        )
     if isinstance(groups, Mapping):
         named = {
             str(group): [str(v) for v in ([values] if isinstance(values, str) else values)]
