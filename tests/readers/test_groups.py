@@ -170,7 +170,7 @@ def test_groups_may_join_values() -> None:
         (["a", "a"], "twice"),
     ):
         with pytest.raises(ValueError, match=message):
-            split_table(table, "g", groups=wrong, **options)  # type: ignore[arg-type]
+            split_table(table, "g", groups=wrong, **options)
     with pytest.raises(TypeError, match="groups"):
         split_table(table, "g", groups="a,b", **options)
     with pytest.raises(ValueError, match="c has 1 transitions, expected at least 2"), pytest.warns(DataWarning):
