@@ -393,7 +393,8 @@ def compare(
         units = CostUnits.of(table, least=problem.offset if isinstance(cost, FeatureCost) else None)
         unit = units.unit(table)
         recordings = [side for side in data if side is not None]
-        engine = engine_of(recordings, length, rows=rows, strata=strata)
+        others = [side.chain for side in (x, y) if side.samples is None]
+        engine = engine_of(recordings, length, rows=rows, strata=strata, others=others)
         if len(recordings) == 2:
             return Exchangeable(engine, states, unit, problem.discount), units
         known, flipped = (x.chain, True) if data[0] is None else (y.chain, False)

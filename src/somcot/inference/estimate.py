@@ -36,17 +36,17 @@ from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
 from somcot.inference.comparison import Comparison, CostUnits, Exchangeable, Separate, compare, places_of
-from somcot.inference.intervals import LEFT_OUT, PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of
+from somcot.inference.intervals import LEFT_OUT, PERMUTATIONS, Bar, Evidence, Gathered, correction, gather, interval_of
 from somcot.inference.model import SATURATED, Model, fit, saturation
 from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
 from somcot.inference.statistics import Expansion
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.memory import MemoryLimitError
+from somcot.plumbing.memory import MemoryLimitError, one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data, Problem, Process
@@ -343,10 +343,7 @@ def estimate(
     return replace(
         bare,
         distance=distance,
-        message=(
-            f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
-            f"{bare.distance - distance:.2g} for the estimated bias."
-        ),
+        message=correction(bare.distance, cost_units.to_user(evidence.plugin), distance),
         plugin=bare.distance,
         estimate=record,
         samples=(models[0].n_transitions, models[1].n_transitions),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ __all__ = [
     "Counts",
     "choose_start",
     "counts_card",
+    "disputed_ends",
     "joined_rewards",
     "joined_start",
     "known_starts_differ",
@@ -231,6 +232,18 @@ class Counts:
             return self
         return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
 
+    def staying(self, states: Iterable[Hashable]) -> Counts:
+        """The same counts with the ends in some states as steps from the state to itself."""
+        known, (_, columns, values, n) = set(states), self.pair_counts
+        at = np.array([i for i in np.flatnonzero(self.all_ended) if self.states[i] in known], dtype=np.int64)
+        if not len(at):
+            return self
+        entered = np.zeros(n, dtype=np.int64)
+        np.add.at(entered, columns, values)
+        # As often as sequences came there and did not go on; counts without their starts show at least one.
+        ends = np.maximum((self.start_counts + entered - self.visits)[at], 1)
+        return replace(self, pair_counts=added([self.pair_counts, PairCounts(at, at, ends, n)]))
+
     def with_start(self, initial: Start) -> Counts:
         """The same counts with another initial distribution, as for `Samples.from_trajectories`; None: as counted."""
         if initial is None and not self.starts_known:
@@ -400,6 +413,28 @@ def choose_start(
             "leave out terminated, or initial"
         )
     return None, True
+
+
+def disputed_ends(parts: Sequence[Counts], others: Sequence[MarkovChain] = ()) -> frozenset[Hashable]:
+    """States that are absorbing in one part, since sequences terminated there, and that another or a chain leaves.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> ended = somcot.Samples.from_trajectories([["a", "b"]], terminated=True)
+    >>> goes_on = somcot.Samples.from_trajectories([["a", "b", "a"]], terminated=True)
+    >>> disputed_ends([ended.counted, goes_on.counted])
+    frozenset({'b'})
+    """
+    ends = {part.states[i] for part in parts for i in np.flatnonzero(part.terminal)}
+    if not ends:
+        return frozenset()
+    left = {part.states[i] for part in parts for i in np.flatnonzero(part.visits != part.pair_counts.diagonal())}
+    for known in others:
+        rows, columns, probabilities = known.support.rows, known.support.indices, known.support.probabilities
+        leaving = (rows != columns) & (probabilities > 0.0) & (rows < known.n_states)  # the initial row is the last
+        left |= {known.states[i] for i in np.unique(rows[leaving])}
+    return frozenset(ends & left)
 
 
 def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
