@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot import costs
-from somcot.chains import MarkovChain, not_compared
+from somcot.chains import MarkovChain
 from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_flag
@@ -130,7 +130,7 @@ def distance(
         return _of_vectors(x, y, cost, clock, method, {"confidence": confidence, "rng": rng, **options})
     # Looked up before the clock branches, so that a misspelled method is an error with every clock.
     chosen = _method_for(method, x, y)
-    known = tuple(arranged(_taken_as_known(x, y)))
+    known = tuple(arranged(noted)) if (noted := list(_taken_as_known(x, y))) else ()
     for note in known:
         warn(note, DataWarning)
     shared = {"confidence": confidence, "rng": rng, "progress": progress}
@@ -143,8 +143,8 @@ def _taken_as_known(x: object, y: object) -> Iterator[Note]:
     for name, side in (("x", x), ("y", y)):
         if isinstance(side, MarkovChain) and side.is_fitted:
             yield Note("fitted-model", name)
-        if unused := not_compared(side):
-            yield Note("edge-attributes-ignored", name, names=unused)
+        if isinstance(side, MarkovChain) and side.unused_attributes:
+            yield Note("edge-attributes-ignored", name, names=side.unused_attributes)
 
 
 def _by_method(
@@ -384,10 +384,10 @@ def same_process(
         Largest distance that counts as equal. The result then has a ``verdict`` ("changed", "equivalent" or
         "inconclusive"), an ``equivalence_pvalue`` and the estimated ``distance``. For two recordings; of Trajectories,
         the chains of their cells are compared.
-    strata : str or sequence of labels for each recording, optional
-        The task of each sequence: the name of an attribute of the sequences, or ``(of_x, of_y)``. Sequences are
-        permuted within their stratum and weighted so that all recordings have the same mix of strata.
-    paired_by : str or sequence of labels for each recording, optional
+    strata : str, list of str or sequence of labels for each recording, optional
+        The task of each sequence: an attribute of the sequences, several of them to be combined, or ``(of_x, of_y)``.
+        Sequences are permuted within their stratum and weighted so that all recordings have the same mix of strata.
+    paired_by : str, list of str or sequence of labels for each recording, optional
         The same for tasks that were drawn at random and run on both sides.
     **options
         For Trajectories ``scale`` and ``n_cells``, as for `discretise`.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from somcot.samples import Samples
 
-__all__ = ["EDGES", "FITTED", "MarkovChain", "Support", "block_chain", "not_compared", "random_walk"]
+__all__ = ["EDGES", "FITTED", "MarkovChain", "Support", "block_chain", "random_walk"]
 
 FITTED = "recorded transitions"  # attribute of chains that were estimated: their number out of each state, if known
 EDGES = "attributes of edges"  # attribute of walks on graphs whose edges have any: their names
@@ -166,6 +166,12 @@ class MarkovChain:
     def is_fitted(self) -> bool:
         """Whether the chain was estimated from data, such as a model of `somcot.readers.from_model`."""
         return FITTED in (self.attributes or {})
+
+    @cached_property
+    def unused_attributes(self) -> str:
+        """Names of the attributes of a graph's edges, which its walk does not use; empty if there are none."""
+        names = (self.attributes or {}).get(EDGES)
+        return str(names[0]) if names else ""
 
     @cached_property
     def support(self) -> Support:
@@ -433,12 +439,6 @@ def _check_features(features: ArrayLike, n: int) -> Floats:
         raise ValueError(f"features: found {len(values)} numbers for {n} states; give exactly one per state")
     values.setflags(write=False)
     return values
-
-
-def not_compared(process: object) -> str:
-    """The attributes of a graph's edges, which its walk does not use; empty if there are none."""
-    names = (process.attributes or {}).get(EDGES) if isinstance(process, MarkovChain) else None
-    return str(names[0]) if names else ""
 
 
 def _check_attributes(attributes: object, n: int) -> dict[str, tuple[Any, ...]]:

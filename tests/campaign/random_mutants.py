@@ -35,6 +35,7 @@ FLIPS: dict[type[ast.AST], Any] = {
 }  # fmt: skip
 FILES = 6  # of tests for a line without contexts
 SECONDS = 300  # of CPU: what takes longer hangs
+SEED = 27_119  # of the latest draw, written down before it was made
 
 
 class Site(NamedTuple):
@@ -179,7 +180,7 @@ def verdict(site: Site, tests: list[str], sound: Path, folder: Path) -> tuple[st
         shutil.rmtree(there)
 
 
-def main(data: str, count: str, seed: str = "0", out: str = "out/mutants.jsonl") -> None:
+def main(data: str, count: str, seed: str = str(SEED), out: str = "out/mutants.jsonl") -> None:
     """Try the faults that OUT does not have yet."""
     known = covering(data.split(","), {})
     file = Path(out)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from somcot.cli.decisions import StrataOptions
 from somcot.cli.distance import distance
-from somcot.cli.options import ClockOptions, OutputOptions, Reading, VectorOptions
+from somcot.cli.options import ClockOptions, OutputOptions, Reading, StrataOptions, VectorOptions
 from somcot.cli.setup import demo
 from somcot.data import clickstream
 

@@ -13,6 +13,7 @@ import somcot
 from somcot import MarkovChain
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.plumbing.notes import Note
+from somcot.recorded.counts import disputed_ends
 from somcot.samples import Samples
 from tests.data_instances import estimate, family, truth
 from tests.instances import random_chain, walks
@@ -268,3 +269,73 @@ def test_warnings_say_whose_data_they_are_about() -> None:
     assert "x" not in [note.about for note in found.values()]
     near = notes(f.x.sample(40, 50, rng=1), f.x, f.cost, discount=0.9)
     assert "near-minimum" in near
+
+
+END = {"sequences": ["Samples", "known"], "transitions": ["Samples", "known", "Counts"]}
+
+
+@pytest.mark.parametrize(("units", "kind"), [(units, kind) for units, kinds in END.items() for kind in kinds])
+def test_where_sequences_terminate_their_end_counts_though_the_other_process_goes_on(units: str, kind: str) -> None:
+    """The row of the end is known: it must not be taken from the other process."""
+    ends = Samples.from_trajectories([[0, 1]] * 10 + [[0, 0, 1]] * 10, states=range(2), terminated=True)
+    chain = MarkovChain([[0.6, 0.4], [0.5, 0.5]], 0)
+    x, y = ends if kind == "Samples" else ends.counted, chain if kind == "known" else chain.sample(40, 10, rng=0)
+    x = ends if units == "sequences" else x
+    for a, b in ((x, y), (y, x)):
+        found = quiet(estimate_of, a, b, units)
+        low, high, _ = found.confidence_interval
+        assert found.details.evidence[0].plugin == pytest.approx(found.plugin, abs=1e-9)
+        assert low <= quiet(somcot.distance, ends.chain(), chain, "labels", discount=0.9).distance <= high
+        assert low > 0.3
+
+
+def estimate_of(x: Any, y: Any, units: str) -> Any:
+    return somcot.distance(x, y, "labels", discount=0.9, confidence=0.99, units=units)
+
+
+def test_ends_of_both_change_nothing() -> None:
+    """Where nobody goes on, an end is a state that stays; it need not be counted."""
+    data = [MarkovChain([[0.5, p, 0.5 - p], [0, 1, 0], [0, 0, 1]], 0).sample(30, 9, rng=1) for p in (0.1, 0.4)]
+    paths = [[[*path[: path.index(2) + 1]] if 2 in path else path for path in paths_of(side)] for side in data]
+    open_, closed = (
+        [
+            Samples.from_trajectories(p, states=range(3), terminated=[q[-1] == 2 for q in p] if end else False)
+            for p in paths
+        ]
+        for end in (False, True)
+    )
+    first, second = (quiet(estimate_of, *side, "sequences") for side in (open_, closed))
+    assert (first.distance, first.confidence_interval) == (second.distance, second.confidence_interval)
+
+
+def paths_of(data: Samples) -> list[list[int]]:
+    assert data.offsets is not None
+    ends = zip(data.offsets[:-1], data.offsets[1:], strict=True)
+    return [[*data.now[a:b].tolist(), int(data.following[b - 1])] for a, b in ends]
+
+
+def test_a_row_that_one_recording_never_left_is_that_of_the_other() -> None:
+    """It shows no difference; the estimate corrects that distance, and may be above the one of the estimated chains."""
+    x = Samples.from_trajectories([[0, 1]] * 12, states=range(3))
+    y = Samples.from_trajectories([[0, 1, 2, 2]] * 12, states=range(3))
+    found = quiet(estimate_of, x, y, "sequences")
+    assert found.plugin == pytest.approx(0.81)
+    assert found.distance == 0.0
+    assert "0 where rows that only one recording has left are the same (0.81 for" in found.message
+
+
+def test_which_ends_count_depends_on_the_sequences_not_on_whose_they_are() -> None:
+    """Otherwise permutations of them would not be alike, and a test would not keep its level."""
+    paths = np.array([[0, 1, 2], [0, 0, 3], [2, 0, 1], [1, 2, 2], [3, 3, 0]])
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        drawn, ended = paths[rng.integers(5, size=6)], rng.random(6) < 0.5
+        found = set()
+        for _ in range(10):
+            order = rng.permutation(6)
+            sides = (
+                Samples.from_trajectories(drawn[own], states=range(4), terminated=ended[own].tolist())
+                for own in (order[:3], order[3:])
+            )
+            found.add(disputed_ends([*sides]))
+        assert len(found) == 1

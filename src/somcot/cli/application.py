@@ -6,21 +6,23 @@ text, because loading rich would slow `--help` down.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Annotated, Any, NamedTuple
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from somcot import __version__
 from somcot.cli import decisions, distance, matrix, setup, signals, watch
-from somcot.cli.options import FILES, NOT_CONVERGED, Reading, expanded, flag, spelled
+from somcot.cli.options import FILES, NOT_CONVERGED, Reading, flag, spelled
 from somcot.plumbing.errors import NotSolvedError
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import label_text
@@ -256,6 +258,47 @@ def reproduce(context: typer.Context) -> int:
     register(inner, Grouped)
     code = inner(args=context.args, standalone_mode=False, prog_name="somcot reproduce")
     return code if isinstance(code, int) else OK
+
+
+def expanded(function: Callable[..., int]) -> Callable[..., int]:
+    """The command with records of options expanded: each record parameter becomes one option per field.
+
+    typer reads only the signature and the annotations. The options take the position of the record.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    records = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in records:
+            parameters += _options_of(records[parameter.name])
+        else:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
+
+    def run(**values: Any) -> int:
+        made = {
+            name: record(**{row.name: values.pop(row.name) for row in fields(record)})
+            for name, record in records.items()
+        }
+        return function(**values, **made)  # records are rebuilt from their fields
+
+    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    return run
+
+
+@functools.cache  # most commands share `Reading`, and resolving type hints is slow
+def _options_of(record: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(record, include_extras=True)
+    return [
+        inspect.Parameter(
+            row.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if row.default is MISSING else row.default,
+            annotation=hints[row.name],
+        )
+        for row in fields(record)
+    ]
 
 
 _COMMANDS: dict[str, tuple[Callable[..., int], str | None]] = {

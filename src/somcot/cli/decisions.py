@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +26,7 @@ from somcot.cli.options import (
     OutputOptions,
     Reading,
     Seed,
+    StrataOptions,
     SuggestedBelowOne,
     VectorOptions,
 )
@@ -35,65 +35,12 @@ if TYPE_CHECKING:
     from somcot.cli.inputs import NamedProcess
     from somcot.inference.permutation import SameProcessResult
 
-__all__ = ["INCONCLUSIVE", "StrataOptions", "baseline", "junit", "markdown", "same_process", "sample_size"]
+__all__ = ["INCONCLUSIVE", "baseline", "junit", "markdown", "same_process", "sample_size"]
 
 INCONCLUSIVE = 6  # exit code
 # Three codes, so that CI can distinguish too few data from a change.
 _CODES = {"equivalent": 0, "changed": ALARM, "inconclusive": INCONCLUSIVE}
 _SHOWN = 5  # transitions in a summary
-
-
-@dataclass(frozen=True)
-class StrataOptions:
-    """``--strata`` and ``--paired-by``: the columns with the task of each sequence."""
-
-    strata: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Task, segment or the like of each sequence: compare within it, with the same mix on all sides.",
-        ),
-    ] = None
-    paired_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Task of each sequence, if the same tasks were run on all sides."),
-    ] = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that readers have to keep."""
-        return [column for column in (self.strata, self.paired_by) if column is not None]
-
-    @property
-    def flag(self) -> str:
-        """The option in use."""
-        return "--strata" if self.strata is not None else "--paired-by"
-
-    def arguments(self, vectors: bool = False) -> dict[str, Any]:
-        """Arguments of the library, those in use only."""
-        if self.columns and vectors:
-            raise ValueError(f"{self.flag}: not together with --cells; pass the labels in Python, or bin the columns")
-        given = {"strata": self.strata, "paired_by": self.paired_by}
-        return {name: column for name, column in given.items() if column is not None}
-
-    def check(self, x: NamedProcess, y: NamedProcess) -> dict[str, str]:
-        """Refuse what the library would refuse, with the names of the files instead of x and y; else, what there is."""
-        from somcot.cli.output import names_of
-        from somcot.inference.strata import strata_of
-        from somcot.samples import Samples
-
-        for name, value in zip(names_of(x, y), (x.value, y.value), strict=True):
-            if not name.endswith(".somcot") or not isinstance(value, Samples):
-                continue
-            for column in self.columns:
-                if column not in value.episode_attributes:
-                    known = ", ".join(value.episode_attributes) or "none"
-                    raise ValueError(
-                        f"{self.flag}: {name} was written without {column!r} (attributes: {known}); write the baseline "
-                        f"with --attribute {column}"
-                    )
-        found = strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
-        return {} if found is None else {"compared_within": found.described(names_of(x, y))}
 
 
 def same_process(

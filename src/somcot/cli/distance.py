@@ -14,7 +14,6 @@ import typer
 
 import somcot
 from somcot.cli import signals
-from somcot.cli.decisions import StrataOptions
 from somcot.cli.options import (
     NOT_CONVERGED,
     By,
@@ -30,6 +29,7 @@ from somcot.cli.options import (
     OutputOptions,
     Reading,
     Seed,
+    StrataOptions,
     VectorOptions,
     Yes,
     spelled,

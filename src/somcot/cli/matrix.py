@@ -15,7 +15,6 @@ import typer
 
 import somcot
 from somcot.cli import signals
-from somcot.cli.decisions import StrataOptions
 from somcot.cli.options import (
     ALARM,
     By,
@@ -28,6 +27,7 @@ from somcot.cli.options import (
     Reading,
     Seed,
     StartAtOnce,
+    StrataOptions,
     SuggestedBelowOne,
     SuggestedDiscount,
     VectorOptions,
@@ -387,7 +387,7 @@ def drift(
         str,
         typer.Option(
             metavar="COLUMN|PERIOD",
-            help="day, week, month, weekday or hour of the --time column, or a column of labels.",
+            help="day, week, month, quarter, year, weekday or hour of the --time column, or a column of labels.",
         ),
     ],
     discount: SuggestedDiscount = None,

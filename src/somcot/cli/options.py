@@ -1,17 +1,16 @@
 """Options that several commands share, as types and as records in which each field is an option.
 
 A command is one function whose parameters are its options. A parameter whose type is a record of options is replaced by
-one option per field of the record (`expanded`). The signature of a reader determines which reading options its kind of
-file takes (`somcot.readers.formats`). Slow modules are not imported here, so that `somcot --help` is fast.
+one option per field of the record (`somcot.cli.application`). The signature of a reader determines which reading
+options its kind of file takes (`somcot.readers.formats`). Slow modules are not imported here, so that `somcot --help`
+is fast.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
-import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -25,34 +24,10 @@ if TYPE_CHECKING:
     from somcot.cli.inputs import NamedProcess
 
 __all__ = [
-    "ALARM",
-    "NOT_CONVERGED",
-    "By",
-    "ClockOptions",
-    "Cost",
-    "FileA",
-    "FileB",
-    "FileOrGroup",
-    "Force",
-    "Groups",
-    "Json",
-    "Method",
-    "OutputOptions",
-    "Reading",
-    "Seed",
-    "StartAtOnce",
-    "SuggestedBelowOne",
-    "SuggestedDiscount",
-    "VectorOptions",
-    "Yes",
-    "can_draw",
-    "expanded",
-    "flag",
-    "listed",
-    "one_of",
-    "spelled",
-    "takers",
-]
+    "ALARM", "NOT_CONVERGED", "By", "ClockOptions", "Cost", "FileA", "FileB", "FileOrGroup", "Force", "Groups",
+    "Json", "Method", "OutputOptions", "Reading", "Seed", "StartAtOnce", "StrataOptions", "SuggestedBelowOne",
+    "SuggestedDiscount", "VectorOptions", "Yes", "can_draw", "flag", "listed", "one_of", "spelled", "takers",
+]  # fmt: skip
 
 ALARM, NOT_CONVERGED = 3, 4  # exit codes of commands that printed a result
 
@@ -361,13 +336,12 @@ FileOrGroup = Annotated[
 By = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN|PERIOD", help="Split one file by a column, or by day, week, month, weekday or hour of --time."
+        metavar="COLUMN|PERIOD",
+        help="Split one file by a column, or by day, week, month, quarter, year, weekday or hour of --time.",
     ),
 ]
-Groups = Annotated[
-    tuple[str, str] | None,
-    typer.Option(metavar="A B", help="With --by: the two groups to compare, if there are more than two."),
-]
+_TWO_GROUPS = "With --by: the two groups to compare; A,C B compares the values A and C together with B."
+Groups = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help=_TWO_GROUPS)]
 Cost = Annotated[
     str,
     typer.Option(
@@ -485,6 +459,65 @@ class VectorOptions:
 
 
 @dataclass(frozen=True)
+class StrataOptions:
+    """``--strata`` and ``--paired-by``: the columns with the task of each sequence."""
+
+    strata: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Task, segment or the like of each sequence: compare within it, with the same mix on all sides; "
+            "repeat the option to combine several columns.",
+        ),
+    ] = None
+    paired_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Task of each sequence, if the same tasks were run on all sides; may be repeated."
+        ),
+    ] = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that readers have to keep."""
+        return list(dict.fromkeys([*(self.strata or ()), *(self.paired_by or ())]))
+
+    @property
+    def flag(self) -> str:
+        """The option in use."""
+        return "--strata" if self.strata else "--paired-by"
+
+    def arguments(self, vectors: bool = False) -> dict[str, Any]:
+        """Arguments of the library, those in use only."""
+        if self.columns and vectors:
+            raise ValueError(f"{self.flag}: not together with --cells; pass the labels in Python, or bin the columns")
+        given = {"strata": self.strata, "paired_by": self.paired_by}
+        return {name: columns[0] if len(columns) == 1 else tuple(columns) for name, columns in given.items() if columns}
+
+    def check(self, x: NamedProcess, y: NamedProcess) -> dict[str, str]:
+        """Refuse what the library would refuse, with the names of the files instead of x and y; else, what there is."""
+        if not self.columns:
+            return {}
+        from somcot.cli.output import names_of
+        from somcot.inference.strata import strata_of
+        from somcot.samples import Samples
+
+        for name, value in zip(names_of(x, y), (x.value, y.value), strict=True):
+            if not name.endswith(".somcot") or not isinstance(value, Samples):
+                continue
+            for column in self.columns:
+                if column not in value.episode_attributes:
+                    known = ", ".join(value.episode_attributes) or "none"
+                    raise ValueError(
+                        f"{self.flag}: {name} was written without {column!r} (attributes: {known}); write the baseline "
+                        f"with --attribute {column}"
+                    )
+        given = {"strata": None, "paired_by": None} | self.arguments()
+        found = strata_of((x.value, y.value), **given, names=names_of(x, y))
+        return {} if found is None else {"compared_within": found.described(names_of(x, y))}
+
+
+@dataclass(frozen=True)
 class OutputOptions:
     """Where the result is written: as JSON, to a report, to a figure."""
 
@@ -507,44 +540,3 @@ class OutputOptions:
 def can_draw() -> bool:
     """Whether matplotlib, which is optional, is installed."""
     return find_spec("matplotlib") is not None  # without importing it, which is slow
-
-
-def expanded(function: Callable[..., int]) -> Callable[..., int]:
-    """The command with records of options expanded: each record parameter becomes one option per field.
-
-    typer reads only the signature and the annotations. The options take the position of the record.
-    """
-    hints = get_type_hints(function, include_extras=True)
-    records = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name in records:
-            parameters += _options(records[parameter.name])
-        else:
-            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
-
-    def run(**values: Any) -> int:
-        made = {
-            name: record(**{row.name: values.pop(row.name) for row in fields(record)})
-            for name, record in records.items()
-        }
-        return function(**values, **made)  # records are rebuilt from their fields
-
-    run.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__name__, run.__doc__ = function.__name__, function.__doc__
-    return run
-
-
-@functools.cache  # most commands share `Reading`, and resolving type hints is slow
-def _options(record: type) -> list[inspect.Parameter]:
-    hints = get_type_hints(record, include_extras=True)
-    return [
-        inspect.Parameter(
-            row.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if row.default is MISSING else row.default,
-            annotation=hints[row.name],
-        )
-        for row in fields(record)
-    ]

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table as Grid
 from rich.text import Text
 
-from somcot.chains import EDGES, not_compared
+from somcot.chains import EDGES, MarkovChain
 from somcot.cli.inputs import NamedProcess, Size, duration, known_attributes, readable
 from somcot.cli.output import ShownResult, names_of, one_sided, process_facts
 from somcot.plumbing.arrays import Floats
@@ -302,7 +302,7 @@ def show_info(console: Console, process: NamedProcess, size: Size, messages: Seq
     rows.append(("states", _names(value.states, 12)))
     if attributes := [name for name in getattr(value, "attributes", None) or () if name != EDGES]:
         rows.append(("attributes", f"{_names(attributes, 12)} (for --cost attribute:NAME)"))
-    if unused := not_compared(value):
+    if isinstance(value, MarkovChain) and (unused := value.unused_attributes):
         rows.append(("edges", f"their attributes are not compared: {label_text(unused, 200)}"))
     if isinstance(value, Samples) and (known := known_attributes(value)):
         are = "are" if len(known) > 1 else "is"

@@ -29,9 +29,10 @@ from somcot.inference.statistics import (
     row_tests,
 )
 from somcot.inference.strata import Strata
-from somcot.inference.units import Engine, WholeSequences, engine_of, known_starts_differ
+from somcot.inference.units import Engine, WholeSequences, engine_of
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.problem import Data, Problem
+from somcot.recorded.counts import known_starts_differ
 
 __all__ = [
     "AgainstKnown", "Comparison", "CostUnits", "Draws", "Exchangeable", "Halves", "Separate", "compare",
@@ -392,7 +393,8 @@ def compare(
         units = CostUnits.of(table, least=problem.offset if isinstance(cost, FeatureCost) else None)
         unit = units.unit(table)
         recordings = [side for side in data if side is not None]
-        engine = engine_of(recordings, length, rows=rows, strata=strata)
+        others = [side.chain for side in (x, y) if side.samples is None]
+        engine = engine_of(recordings, length, rows=rows, strata=strata, others=others)
         if len(recordings) == 2:
             return Exchangeable(engine, states, unit, problem.discount), units
         known, flipped = (x.chain, True) if data[0] is None else (y.chain, False)

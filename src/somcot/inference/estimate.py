@@ -36,17 +36,17 @@ from somcot.core.reduction import Reduced
 from somcot.costs import FeatureCost
 from somcot.derivatives import Gradient
 from somcot.inference.comparison import Comparison, CostUnits, Exchangeable, Separate, compare, places_of
-from somcot.inference.intervals import LEFT_OUT, PERMUTATIONS, Bar, Evidence, Gathered, gather, interval_of
+from somcot.inference.intervals import LEFT_OUT, PERMUTATIONS, Bar, Evidence, Gathered, correction, gather, interval_of
 from somcot.inference.model import SATURATED, Model, fit, saturation
 from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
 from somcot.inference.statistics import Expansion
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.memory import MemoryLimitError
+from somcot.plumbing.memory import MemoryLimitError, one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data, Problem, Process
@@ -228,9 +228,8 @@ def saddle(
     solved = saddle_point.solve(
         problem, max_steps=max_steps, tolerance=tolerance, primal_step=primal_step, dual_step=dual_step
     )
-    distance = solved.distance
-    if stop_at_noise is not None:  # an estimate of the truth, not the distance of the estimated chains
-        distance = float(solved.trace["distance"][-1])
+    # An estimate of the truth, not the distance of the estimated chains.
+    distance = solved.distance if stop_at_noise is None else float(solved.trace["distance"][-1])
     data = any(model.samples for model in models)
     return replace(
         solved,
@@ -288,10 +287,10 @@ def estimate(
         What is permuted and halved. "sequences": whole sequences, valid for data with memory. "blocks": pieces of few
         long recordings. "transitions": single transitions from the same state, valid for Markov chains only. "auto":
         sequences if both recordings have at least 10, otherwise blocks; transitions for Counts and independent samples.
-    strata : str or pair of sequences, optional
-        The task of each sequence: the name of an attribute, or labels ``(of_x, of_y)``. Sequences are permuted and
-        halved within strata, and weighted so that both sides have the same mix.
-    paired_by : str or pair of sequences, optional
+    strata : str, list of str or pair of sequences, optional
+        The task of each sequence: an attribute, several to be combined, or labels ``(of_x, of_y)``. Sequences are
+        permuted and halved within strata, and weighted so that both sides have the same mix.
+    paired_by : str, list of str or pair of sequences, optional
         The same for tasks drawn at random and run on both sides; see `somcot.inference.strata`.
     threads : int, optional
         One per core by default; the result does not depend on it.
@@ -307,7 +306,8 @@ def estimate(
     check_flag("cautious", cautious)
     units = _with_deprecated(units, standard_error, n_splits, interval, n_resamples, pool_rows)
     seed = int(check_rng(0 if rng is None else rng).integers(2**62))  # one number seeds permutations and half-samples
-    chosen = choose_units(x, y, units, strata_of((x, y), strata, paired_by))
+    tasks = None if strata is None and paired_by is None else strata_of((x, y), strata, paired_by)
+    chosen = choose_units(x, y, units, tasks)
     weights = [None, None] if chosen.strata is None else [chosen.strata.of_sequences(k) for k in (0, 1)]
     models = fit(chosen.x, "x", weights[0]), fit(chosen.y, "y", weights[1])
     table = costs.between(cost, x, y) if callable(cost) else cost
@@ -343,10 +343,7 @@ def estimate(
     return replace(
         bare,
         distance=distance,
-        message=(
-            f"Estimated from data: {bare.distance:.6g} for the estimated chains (solved exactly), minus "
-            f"{bare.distance - distance:.2g} for the estimated bias."
-        ),
+        message=correction(bare.distance, cost_units.to_user(evidence.plugin), distance),
         plugin=bare.distance,
         estimate=record,
         samples=(models[0].n_transitions, models[1].n_transitions),

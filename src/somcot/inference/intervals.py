@@ -68,7 +68,7 @@ from somcot.plumbing.arrays import Floats
 
 __all__ = [
     "KINK", "LEFT_OUT", "PERMUTATIONS", "SLOPE", "Bar", "Evidence", "Gathered", "Interval", "Pooled", "bootstrap",
-    "equivalence_pvalue", "gather", "interval_of", "saturation", "standard_error", "with_linear_part",
+    "correction", "equivalence_pvalue", "gather", "interval_of", "saturation", "standard_error", "with_linear_part",
 ]  # fmt: skip
 
 KINK = 1.0 + math.sqrt(2.0)  # bias over rise where the noise alone makes the distance, f(v) = B sqrt(v)
@@ -217,6 +217,25 @@ def interval_of(evidence: Evidence, confidence: float = 0.9, *, n_joint: int = 1
     if evidence.pooled is not None and evidence.linear is None:
         high = max(min(high, _above_pooled(evidence, evidence.pooled, z, low)), low)
     return Interval(min(max(estimate, low), high), low, high)
+
+
+def correction(plugin: float, compared: float, estimate: float) -> str:
+    """What was estimated, in a sentence; `compared` has rows that only one recording has left on both sides.
+
+    Examples
+    --------
+    >>> correction(0.5, 0.5, 0.4)
+    'Estimated from data: 0.5 for the estimated chains (solved exactly), minus 0.1 for the estimated bias.'
+    >>> correction(0.3, 0.5, 0.4).partition(":")[2].partition(", minus")[0]
+    ' 0.5 where rows that only one recording has left are the same (0.3 for the estimated chains, solved exactly)'
+    """
+    text = f"{plugin:.6g} for the estimated chains (solved exactly)"
+    if not math.isclose(plugin, compared, rel_tol=1e-6, abs_tol=1e-9):
+        same = "where rows that only one recording has left are the same"
+        text = f"{compared:.6g} {same} ({plugin:.6g} for the estimated chains, solved exactly)"
+    else:
+        compared = plugin
+    return f"Estimated from data: {text}, minus {compared - estimate:.2g} for the estimated bias."
 
 
 def equivalence_pvalue(evidence: Evidence, margin: float) -> float:

@@ -13,9 +13,10 @@ from somcot.compile.jit import kernel
 from somcot.core.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
 from somcot.inference.statistics import RowMoments, RowTests
-from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import warn
 from somcot.plumbing.linear_systems import CLOSE
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note, relayed
 from somcot.problem import ChainOrData, Data, UnitProblem
 from somcot.recorded.stationary import slopes, with_long_run_start
@@ -53,14 +54,6 @@ class Model:
     def totals(self) -> NDArray[np.int64]:
         """Number of observations of each row, initial row last; 0 for known rows."""
         return self.chain.support.row_sums(self.counts)
-
-    @property
-    def known_rows(self) -> NDArray[np.bool_]:
-        """Which rows are known rather than estimated, initial row last."""
-        known = np.full(self.chain.n_states + 1, self.samples is None)
-        # An initial distribution that was given is known although the rows are not.
-        known[-1] |= self.samples is not None and self.samples.initial is not None
-        return known
 
     def with_start(self, support: Support) -> Support:
         """The same kernel with its initial distribution, if that is derived from the kernel."""

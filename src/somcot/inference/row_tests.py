@@ -33,11 +33,12 @@ from somcot.inference.model import Model
 from somcot.inference.permutation import Groups
 from somcot.inference.statistics import adjusted_pvalues, permute
 from somcot.inference.strata import Strata
-from somcot.inference.units import chosen_engine, known_starts_differ
+from somcot.inference.units import chosen_engine
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.linear_systems import discounted_occupancy, discounted_value
 from somcot.problem import Data, Problem, UnitProblem
+from somcot.recorded.counts import known_starts_differ
 from somcot.result import Result
 
 __all__ = ["benjamini_hochberg", "contribution_inputs", "contributions", "rows_pvalue", "same_rows"]

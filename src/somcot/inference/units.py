@@ -11,7 +11,7 @@ initial row last, so that everything below is arithmetic on arrays of shape (n_d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from math import comb, prod
@@ -19,32 +19,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from somcot.chains import Support
+from somcot.chains import MarkovChain, Support
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
-from somcot.inference.strata import Strata, known_starts_differ
-from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
+from somcot.inference.strata import Strata
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
-from somcot.recorded.counts import Counts
+from somcot.recorded.counts import Counts, disputed_ends
 from somcot.recorded.pair_counts import add_entries, locate_steps
-from somcot.recorded.stationary import long_run_part
+from somcot.recorded.stationary import long_run_part, starting_where_visited
 from somcot.samples import Samples
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "SEQUENCES",
-    "Chosen",
-    "Engine",
-    "SingleTransitions",
-    "WholeSequences",
-    "block_length",
-    "choose_units",
-    "chosen_engine",
-    "engine_of",
-    "known_starts_differ",
-]
+    "SEQUENCES", "Chosen", "Engine", "SingleTransitions", "WholeSequences", "block_length", "choose_units",
+    "chosen_engine", "engine_of",
+]  # fmt: skip
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
 _MOST_CELLS = 1 << 22  # entries times units up to which their table is dense
@@ -70,6 +63,8 @@ class WholeSequences:
     n_groups : int
     strata : Strata or None
         If there are any, units are whole sequences, which are permuted and halved within strata, and weighted.
+    ends : frozenset
+        States where one process is known to end and another goes on: ends there count as steps to the same state.
     """
 
     pooled: Counts
@@ -79,12 +74,14 @@ class WholeSequences:
     observed: Ints
     n_groups: int
     strata: Strata | None = None
+    ends: frozenset[Hashable] = frozenset()
 
     @classmethod
     def of(
-        cls, recordings: Sequence[Samples], length: int | None = None, strata: Strata | None = None
-    ) -> WholeSequences:
-        """Pool recordings; equal labels are the same state. With `length`, units are blocks of that many steps."""
+        cls, recordings: Sequence[Samples], length: int | None = None, strata: Strata | None = None,
+        others: Sequence[MarkovChain] = (),
+    ) -> WholeSequences:  # fmt: skip
+        """Pool recordings; equal labels are the same state. `length` is that of blocks, `others` are known."""
         bounds = [_pieces(recording, length) for recording in recordings]
         # Strata forbid bundles, whose sequences could be of different strata.
         size = 1 if strata is not None else -(-sum(len(own) - 1 for own in bounds) // _MOST_UNITS)
@@ -92,9 +89,10 @@ class WholeSequences:
         sizes = [int(part.max()) + 1 for part in parts]
         first = np.cumsum(sizes) - sizes
         units = [part + begin for part, begin in zip(parts, first, strict=True)]
-        pooled = reduce(Counts.merge, [recording.counted for recording in recordings])
+        ends = disputed_ends(recordings, others)
+        pooled = reduce(Counts.merge, [recording.counted.staying(ends) for recording in recordings])
         observed = np.repeat(np.arange(len(sizes)), sizes)
-        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata)
+        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends)
 
     @property
     def shares(self) -> Floats:
@@ -115,7 +113,7 @@ class WholeSequences:
     def support(self) -> Support:
         """The chain of the pooled recordings."""
         support = self.pooled.chain(check=False).support
-        return _starting_where_visited(support, self.pooled) if self.parted else support
+        return starting_where_visited(support, self.pooled.visits) if self.parted else support
 
     @property
     def n_permutations(self) -> int:
@@ -242,6 +240,12 @@ class WholeSequences:
             if not (pooled.starts_known or recording.offsets is None):
                 first = recording.offsets[:-1]
                 yield starts[now[first]], np.arange(len(first) + 1), units[np.searchsorted(bounds, first)]
+            if self.ends and not (recording.terminated is None or recording.offsets is None):
+                last = recording.offsets[1:][recording.terminated] - 1
+                inside = np.array([label in self.ends for label in recording.states])
+                last = last[inside[following[last]]]
+                at, pieces = places[following[last]], np.searchsorted(bounds, last, side="right") - 1
+                yield support.locate(at, at).astype(np.int32), np.arange(len(last) + 1), units[pieces]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +270,12 @@ class SingleTransitions:
     observed: Ints
 
     @classmethod
-    def of(cls, recordings: Sequence[Data]) -> SingleTransitions:
-        """Pool recordings; equal labels are the same state."""
+    def of(cls, recordings: Sequence[Data], others: Sequence[MarkovChain] = ()) -> SingleTransitions:
+        """Pool recordings; equal labels are the same state. `others` are known chains."""
         parts = [(data.counted if isinstance(data, Samples) else data).closed() for data in recordings]
+        if parts[0].discount is None:
+            ends = disputed_ends(recordings, others)
+            parts = [part.staying(ends) for part in parts]
         pooled = reduce(Counts.merge, parts)
         support = pooled.chain(check=False).support
         return cls(pooled, support, np.stack([_on_support(part, support, pooled) for part in parts]))
@@ -353,13 +360,14 @@ Engine = WholeSequences | SingleTransitions
 
 
 def engine_of(
-    recordings: Sequence[Data], length: int | None = None, *, rows: bool = False, strata: Strata | None = None
-) -> Engine:
+    recordings: Sequence[Data], length: int | None = None, *, rows: bool = False, strata: Strata | None = None,
+    others: Sequence[MarkovChain] = (),
+) -> Engine:  # fmt: skip
     """Whole sequences, or blocks with `length`, if all recordings keep them; else, or with `rows`, transitions."""
     samples = [data for data in recordings if isinstance(data, Samples) and data.discount is None]
     if rows or len(samples) < len(recordings):
-        return SingleTransitions.of(recordings)
-    return WholeSequences.of(samples, length, strata)
+        return SingleTransitions.of(recordings, others)
+    return WholeSequences.of(samples, length, strata, others)
 
 
 def _pieces(recording: Samples, length: int | None) -> Ints:
@@ -383,17 +391,6 @@ def _bundled(n: int, size: int) -> Ints:
     """Bundles of `size` units chosen at random: if units are exchangeable, so are bundles."""
     bundles: Ints = np.random.default_rng(0).permutation(n) // size
     return bundles
-
-
-def _starting_where_visited(support: Support, pooled: Counts) -> Support:
-    """The same chain with the visits of all states as its initial distribution."""
-    begin, visits = int(support.indptr[-2]), pooled.visits
-    seen = np.flatnonzero(visits)
-    return Support(
-        np.append(support.indptr[:-1], begin + len(seen)),
-        np.append(support.indices[:begin], seen.astype(np.int32)),
-        np.append(support.probabilities[:begin], visits[seen] / visits.sum()),
-    )
 
 
 def _on_support(part: Counts, support: Support, pooled: Counts) -> Ints:

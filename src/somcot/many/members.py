@@ -13,7 +13,7 @@ import numpy as np
 
 from somcot import costs
 from somcot.cells import PointCost
-from somcot.chains import MarkovChain, Support, not_compared
+from somcot.chains import MarkovChain, Support
 from somcot.core.pairs import ChainClasses, chain_classes
 from somcot.core.partition import Quotient, equal_rows, merged_within
 from somcot.inference.model import Model, fit
@@ -160,10 +160,11 @@ def _member(label: Hashable, process: ChainOrData, order: tuple[Hashable, ...]) 
         # Rates are solved pair by pair; the model of a single chain serves the forecast and the checkpoint.
         model = in_order(fit(_in_steps(process)), order)
     notes = [note.within(str(label)) for note in collected_notes]
-    if isinstance(process, MarkovChain) and process.is_fitted:
-        notes.append(Note("fitted-model", str(label)))
-    if unused := not_compared(process):
-        notes.append(Note("edge-attributes-ignored", str(label), names=unused))
+    if isinstance(process, MarkovChain):
+        if process.is_fitted:
+            notes.append(Note("fitted-model", str(label)))
+        if unused := process.unused_attributes:
+            notes.append(Note("edge-attributes-ignored", str(label), names=unused))
     if isinstance(process, Samples) and has_memory(process):
         notes.append(Note("memory-episodes", str(label)))
     return Member(label, process, model, notes=tuple(notes))

@@ -86,9 +86,7 @@ def write_bytes(path: Path_, content: bytes) -> None:
 
 
 def check_target(name: str, path: Any) -> None:
-    """Check before a long computation that a file can be written; None is accepted."""
-    if path is None:
-        return
+    """Check before a long computation that a file can be written."""
     if not (isinstance(path, (str, os.PathLike)) and os.fspath(path)):
         raise TypeError(f"{name}: found {path!r}, expected the name of a file")
     _refuse_link(f"{name}: ", path)

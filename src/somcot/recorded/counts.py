@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,10 @@ __all__ = [
     "Counts",
     "choose_start",
     "counts_card",
+    "disputed_ends",
     "joined_rewards",
     "joined_start",
+    "known_starts_differ",
 ]
 
 
@@ -230,6 +232,18 @@ class Counts:
             return self
         return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
 
+    def staying(self, states: Iterable[Hashable]) -> Counts:
+        """The same counts with the ends in some states as steps from the state to itself."""
+        known, (_, columns, values, n) = set(states), self.pair_counts
+        at = np.array([i for i in np.flatnonzero(self.all_ended) if self.states[i] in known], dtype=np.int64)
+        if not len(at):
+            return self
+        entered = np.zeros(n, dtype=np.int64)
+        np.add.at(entered, columns, values)
+        # As often as sequences came there and did not go on; counts without their starts show at least one.
+        ends = np.maximum((self.start_counts + entered - self.visits)[at], 1)
+        return replace(self, pair_counts=added([self.pair_counts, PairCounts(at, at, ends, n)]))
+
     def with_start(self, initial: Start) -> Counts:
         """The same counts with another initial distribution, as for `Samples.from_trajectories`; None: as counted."""
         if initial is None and not self.starts_known:
@@ -401,6 +415,46 @@ def choose_start(
     return None, True
 
 
+def disputed_ends(data: Sequence[Samples | Counts], others: Sequence[MarkovChain] = ()) -> frozenset[Hashable]:
+    """States where some sequences terminated, so they are absorbing there, and that other sequences or chains leave.
+
+    None if a sequence leaves the state in which it terminates later: such ends are no absorbing states. All of this
+    depends on the sequences alone, not on whose they are, so that tests that permute them keep their level.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> ended = somcot.Samples.from_trajectories([["a", "b"]], terminated=True)
+    >>> goes_on = somcot.Samples.from_trajectories([["a", "b", "a", "c"]], terminated=True)
+    >>> disputed_ends([ended, goes_on]), disputed_ends([ended, goes_on.merge(ended)])
+    (frozenset({'b'}), frozenset({'b'}))
+    >>> disputed_ends([ended, somcot.Samples.from_trajectories([["a", "b", "a"]], terminated=True)])
+    frozenset()
+    """
+    parts = [side if isinstance(side, Counts) else side.counted for side in data]
+    ends = {part.states[i] for part in parts for i in np.flatnonzero(part.all_ended)}
+    if not ends or any(_contradicts_itself(side) for side in data):
+        return frozenset()
+    left = {part.states[i] for part in parts for i in np.flatnonzero(part.visits != part.pair_counts.diagonal())}
+    for known in others:
+        rows, columns, probabilities = known.support.rows, known.support.indices, known.support.probabilities
+        leaving = (rows != columns) & (probabilities > 0.0) & (rows < known.n_states)  # the initial row is the last
+        left |= {known.states[i] for i in np.unique(rows[leaving])}
+    return frozenset(ends & left)
+
+
+def _contradicts_itself(data: Samples | Counts) -> bool:
+    """Whether a sequence leaves the state in which it terminates later; of counts, whether any two do."""
+    if isinstance(data, Counts) or data.offsets is None:
+        counts = data if isinstance(data, Counts) else data.counted
+        return bool((counts.all_ended & ~counts.terminal).any())
+    if data.terminated is None:
+        return False
+    lengths = np.diff(data.offsets)
+    last = np.repeat(np.where(data.terminated, data.following[data.offsets[1:] - 1], -1), lengths)
+    return bool(((data.now == last) & (data.following != last)).any())
+
+
 def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:
     """The initial distribution known to either side, placed among n states; conflicting ones are refused."""
     laws = []
@@ -411,6 +465,15 @@ def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n
     if len(laws) == 2 and np.abs(laws[0] - laws[1]).max() > 1e-12:
         raise ValueError("other: its known initial distribution differs; only the same process can be merged")
     return laws[0] if laws else None
+
+
+def known_starts_differ(x: Samples | Counts, y: Samples | Counts) -> bool:
+    """Whether both initial distributions are known and differ: then episodes cannot be permuted between the two."""
+    if x.initial is None or y.initial is None:
+        return False
+    # By label, as the two recordings may list their states in different orders.
+    laws = [dict(zip(data.states, initial, strict=True)) for data, initial in ((x, x.initial), (y, y.initial))]
+    return any(abs(laws[0].get(state, 0.0) - laws[1].get(state, 0.0)) > 1e-12 for state in {*x.states, *y.states})
 
 
 def joined_rewards(a: RewardSums | None, at_a: Codes, b: RewardSums | None, at_b: Codes, n: int) -> RewardSums | None:

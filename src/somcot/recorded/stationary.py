@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.plumbing.arrays import Codes, Floats
+from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.recorded.labels import listing
@@ -34,6 +34,7 @@ __all__ = [
     "long_run_part",
     "restricted",
     "slopes",
+    "starting_where_visited",
     "stationary_distribution",
     "with_long_run_start",
 ]
@@ -263,3 +264,13 @@ def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Fl
     rows, columns, P = rows[order], columns[order], P[order]
     indptr = np.searchsorted(place[rows], np.arange(int(inside.sum()) + 1)).astype(np.int64)
     return Kernel(indptr, place[columns].astype(np.int32), P / mass[rows]), mass
+
+
+def starting_where_visited(support: Support, visits: Ints) -> Support:
+    """The same chain with the visits of all states as its initial distribution."""
+    begin, seen = int(support.indptr[-2]), np.flatnonzero(visits)
+    return Support(
+        np.append(support.indptr[:-1], begin + len(seen)),
+        np.append(support.indices[:begin], seen.astype(np.int32)),
+        np.append(support.probabilities[:begin], visits[seen] / visits.sum()),
+    )

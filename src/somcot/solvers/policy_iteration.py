@@ -19,9 +19,8 @@ import numpy as np
 
 from somcot.certificates import bounds_from, rounding, widest
 from somcot.contributions import ContributionInputs
-from somcot.core.lift import embedded, lifted, potential_slots
 from somcot.core.pairs import PairChoice, Pairs
-from somcot.core.reduction import LEFT_OUT, Reduced, ReducedSide, unreduced
+from somcot.core.reduction import LEFT_OUT, Reduced, ReducedSide, embedded, lifted, potential_slots, unreduced
 from somcot.core.reduction import reduce as reduced
 from somcot.core.sweep import Improvement, Sweep
 from somcot.couplings import Coupling

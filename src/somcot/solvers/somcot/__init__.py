@@ -424,7 +424,8 @@ def _check_target(checkpoint: str | os.PathLike[str] | None, resume: Any) -> Non
         raise TypeError(f"resume: found {resume!r}, expected the name of a file")
     if checkpoint is None and resume is True:
         raise ValueError("resume: True means 'from checkpoint', but no checkpoint was given; give its path")
-    check_target("checkpoint", checkpoint)
+    if checkpoint is not None:
+        check_target("checkpoint", checkpoint)
 
 
 def _children(rng: int | np.random.Generator | None) -> list[np.random.Generator]:
