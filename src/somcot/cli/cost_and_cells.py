@@ -16,7 +16,7 @@ from somcot.cli.options import Reading, VectorOptions, flag
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
-from somcot.plumbing.text import number_of
+from somcot.plumbing.text import listing, number_of
 from somcot.problem import ChainOrData, Data
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
@@ -24,7 +24,6 @@ from somcot.readers.opening import format_of, identify, open_bytes
 from somcot.readers.tables import LONGEST_LINE, Array, ArrowArray
 from somcot.readers.tables.csv_stream import Header, csv_options, explain
 from somcot.readers.tables.vector_tables import read_vectors
-from somcot.recorded.labels import listing
 from somcot.result import Result
 from somcot.trajectories import Trajectories
 

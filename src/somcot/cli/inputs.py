@@ -13,12 +13,12 @@ from somcot.chains import MarkovChain
 from somcot.cli.options import Reading, flag, takers
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
+from somcot.plumbing.text import listing
 from somcot.readers.formats import KINDS, kind_of
 from somcot.readers.opening import Input, format_of, identify, read
 from somcot.readers.tables.event_tables import fit_bins
 from somcot.readers.tables.state_labels import join_rare, note_spellings, spellings, tidy_labels
 from somcot.recorded.counts import Counts
-from somcot.recorded.labels import listing
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 

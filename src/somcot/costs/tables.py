@@ -15,7 +15,7 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import view
-from somcot.recorded.labels import listing
+from somcot.plumbing.text import listing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -28,8 +28,8 @@ import numpy as np
 from somcot.chains import MarkovChain
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import how_to_wrap
+from somcot.plumbing.text import listing
 from somcot.recorded.counts import Counts, known_starts_differ
-from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
 __all__ = ["Strata", "attached", "attribute_names", "check_recordings", "discount_for", "pair_or_list", "strata_of"]

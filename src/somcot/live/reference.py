@@ -22,8 +22,9 @@ from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import is_missing, not_sparse
 from somcot.plumbing.errors import DataWarning, how_to_wrap, warn
 from somcot.plumbing.notes import Note
+from somcot.plumbing.text import listing
 from somcot.recorded.counts import Counts
-from somcot.recorded.labels import column, listing, refuse_lookalikes
+from somcot.recorded.labels import column, refuse_lookalikes
 from somcot.recorded.pair_counts import PairCounts, added, count_pairs
 from somcot.result import Result
 from somcot.samples import Samples
@@ -250,8 +251,10 @@ class Reference:
     def warn_of_ends(self, following: Codes, states: list[Hashable]) -> None:
         """Warn if a stream never enters the final states of the reference: its ends may not be events."""
         if self.terminal.any() and not self.terminal[following[following < len(self.terminal)]].any():
-            where = listing(states[k] for k in np.flatnonzero(self.terminal))
-            warn(Note("ends-not-in-stream", states=where), DataWarning)
+            warn(
+                Note("ends-not-in-stream", states=listing(states[k] for k in np.flatnonzero(self.terminal))),
+                DataWarning,
+            )
 
     def distance_to(
         self, now: Codes, following: Codes, states: list[Hashable], discount: float, confidence: float | None

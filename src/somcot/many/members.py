@@ -23,8 +23,8 @@ from somcot.plumbing.checks import not_sparse
 from somcot.plumbing.errors import how_to_wrap
 from somcot.plumbing.linear_systems import Kernel
 from somcot.plumbing.notes import Note, collected
+from somcot.plumbing.text import listing
 from somcot.problem import ChainOrData, Data
-from somcot.recorded.labels import listing
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 from somcot.trajectories import Trajectories, needs_cells

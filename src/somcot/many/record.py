@@ -17,7 +17,7 @@ from somcot.plumbing.checks import check_count, check_positive, check_text
 from somcot.plumbing.html import card, grid
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import load, save
-from somcot.recorded.labels import listing
+from somcot.plumbing.text import listing
 
 if TYPE_CHECKING:
     import pandas as pd

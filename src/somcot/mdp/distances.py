@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from somcot.solvers.strategy_iteration import StartSolution, StrategySolution
 
 __all__ = [
+    "ActionTables",
     "Aggregation",
     "Comparison",
-    "Tables",
     "aggregate",
     "bracket",
     "metric",
@@ -134,7 +134,7 @@ def with_actions_of(x: MDP, y: MDP) -> MDP:
 # --- The distance from the initial distributions, where some actions may be untried.
 
 
-class Tables(NamedTuple):
+class ActionTables(NamedTuple):
     """The law of the next state for each (state, action), the initial distribution last, and mean rewards."""
 
     law: Floats  # (n_states * n_actions + 1, n_states)
@@ -166,7 +166,7 @@ class Comparison(NamedTuple):
     untried: tuple[Bools, Bools]
     ends: tuple[float, float] | None = None
 
-    def solve(self, one: Tables, other: Tables) -> StartSolution:
+    def solve(self, one: ActionTables, other: ActionTables) -> StartSolution:
         """The exact distance of two processes."""
         from somcot.solvers.strategy_iteration import Game, solve_start  # compiled code, loaded when used
 
@@ -179,7 +179,7 @@ class Comparison(NamedTuple):
         game = Game(Support.from_rows(a.law), Support.from_rows(b.law), reward_x, reward_y, self.discount, False)
         return solve_start(game, threads=self.threads)
 
-    def _known(self, tables: Tables) -> Tables:
+    def _known(self, tables: ActionTables) -> ActionTables:
         """Under a policy there is one action; rewards are NaN where states are not compared."""
         n, lost = tables.law.shape[1], self.untried[0] & self.untried[1]
         law, reward = tables.law[:-1].reshape(n, -1, n), np.where(lost, np.nan, tables.reward).reshape(n, -1)
@@ -195,9 +195,9 @@ class Comparison(NamedTuple):
             # An additional action that stays and earns nothing adds nothing: discount * d <= d. So all pairs have one.
             law = np.concatenate([law, np.eye(n)[:, None]], axis=1)
             reward = np.concatenate([reward, np.zeros((n, 1))], axis=1)
-        return Tables(np.vstack([law.reshape(-1, n), tables.law[-1:]]), reward.ravel())
+        return ActionTables(np.vstack([law.reshape(-1, n), tables.law[-1:]]), reward.ravel())
 
-    def _free(self, tables: Tables, untried: Bools, ends: tuple[float, ...]) -> Tables:
+    def _free(self, tables: ActionTables, untried: Bools, ends: tuple[float, ...]) -> ActionTables:
         """With one more state, to which untried actions lead; every action twice, once with each end as its reward."""
         n = tables.law.shape[1]
         law = np.where(untried[:, None], 0.0, tables.law[:-1])
@@ -209,7 +209,7 @@ class Comparison(NamedTuple):
         m = law.shape[1]
         law = np.concatenate([np.tile(law, (1, 2, 1)), np.tile(np.eye(n + 1)[-1], (1, 2 * m, 1))])
         reward = np.vstack([np.hstack(rewards), np.repeat(ends, m)])
-        return Tables(np.vstack([law.reshape(-1, n + 1), np.append(tables.law[-1], 0.0)]), reward.ravel())
+        return ActionTables(np.vstack([law.reshape(-1, n + 1), np.append(tables.law[-1], 0.0)]), reward.ravel())
 
 
 # --- State aggregation with error bounds.

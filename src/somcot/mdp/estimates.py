@@ -28,9 +28,9 @@ import numpy as np
 
 from somcot.clocks import Clock
 from somcot.couplings import Residuals
-from somcot.mdp.distances import Comparison, Tables, with_actions_of
+from somcot.mdp.distances import ActionTables, Comparison, with_actions_of
 from somcot.mdp.process import MDP, check_mdp, check_range, policy_law
-from somcot.mdp.recorded import END, RecordedMDP, Steps
+from somcot.mdp.recorded import END, RecordedMDP, StepsByUnit
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.memory import require
@@ -136,7 +136,7 @@ class _Side(NamedTuple):
 
     Attributes
     ----------
-    tables : Tables
+    tables : ActionTables
         Rows without data hold the process in place and earn nothing.
     counts : ndarray, shape (n_rows + 1, n_states)
         0 for known rows.
@@ -146,11 +146,11 @@ class _Side(NamedTuple):
         Rows without sampling error.
     """
 
-    tables: Tables
+    tables: ActionTables
     counts: Floats
     variance: Floats
     known: Bools
-    steps: Steps | None = None
+    steps: StepsByUnit | None = None
 
     @classmethod
     def of(cls, process: MDP, place: Ints, n: int) -> _Side:
@@ -164,7 +164,7 @@ class _Side(NamedTuple):
         if not isinstance(process, RecordedMDP):
             law[np.ix_(at, place)] = process.transitions.reshape(len(at), -1)
             reward[at] = process.rewards.ravel()
-            return cls(Tables(law, reward), counts, variance, known)
+            return cls(ActionTables(law, reward), counts, variance, known)
         known[at] = np.repeat(process.absorbing, m)
         known[-1] = process.start_known
         entries = process.outcomes
@@ -175,8 +175,8 @@ class _Side(NamedTuple):
             counts[-1, place] = process.initial * process.n_episodes
         tried = counts.sum(axis=1) > 0
         law[tried] = counts[tried] / counts[tried].sum(axis=1, keepdims=True)
-        side = cls(Tables(law, reward), counts, variance, known)
-        return side._replace(steps=Steps.of(process, place, side.visits, reward, variance))
+        side = cls(ActionTables(law, reward), counts, variance, known)
+        return side._replace(steps=StepsByUnit.of(process, place, side.visits, reward, variance))
 
     @property
     def visits(self) -> Floats:
@@ -190,20 +190,20 @@ class _Side(NamedTuple):
         none: Bools = (self.visits == 0) & ~self.known
         return none
 
-    def filled_from(self, other: _Side) -> Tables:
+    def filled_from(self, other: _Side) -> ActionTables:
         """Rows without data are those of the other side."""
         # Missing on both sides: each keeps its own absorbing row, and the two do not differ.
         take = self.missing & ~other.missing
         law = np.where(take[:, None], other.tables.law, self.tables.law)
-        return Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
+        return ActionTables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
 
     def as_recorded(self, other: _Side) -> _Side:
         """Known rows of which the other side has steps are what they show."""
         take = self.known & (other.visits > 0)
         law = np.where(take[:, None], other.tables.law, self.tables.law)
-        return self._replace(tables=Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward)))
+        return self._replace(tables=ActionTables(law, np.where(take[:-1], other.tables.reward, self.tables.reward)))
 
-    def drawn(self, other: _Side, own: Floats, tables: Tables, rng: np.random.Generator) -> _Side:
+    def drawn(self, other: _Side, own: Floats, tables: ActionTables, rng: np.random.Generator) -> _Side:
         """A recording of the process with these tables, whose rows are mixtures with the share `own` of this side.
 
         Episodes of both sides are drawn with replacement; each row has as many visits as were recorded, on average.
@@ -226,7 +226,7 @@ class _Side(NamedTuple):
         several = n[:-1] > 1
         left = np.maximum(squares[:-1] - n[:-1] * mean**2, 0.0)
         variance[several] = left[several] / (n[:-1][several] - 1.0)
-        return _Side(Tables(law, tables.reward + mean), counts, variance, self.known)
+        return _Side(ActionTables(law, tables.reward + mean), counts, variance, self.known)
 
 
 def _moved(counts: Floats, law: Floats, wanted: Floats, rng: np.random.Generator) -> Floats:
@@ -300,7 +300,7 @@ class _Pair:
         return cls(one, other, Comparison(states, policy, discount, threads, untried))
 
     @cached_property
-    def tables(self) -> tuple[Tables, Tables]:
+    def tables(self) -> tuple[ActionTables, ActionTables]:
         """Both processes, as known or counted."""
         return self.x.filled_from(self.y), self.y.filled_from(self.x)
 
@@ -314,20 +314,20 @@ class _Pair:
         """The distance of the pooled processes."""
         return float(self.solve(*self.between(1.0)).value)
 
-    def solve(self, one: Tables, other: Tables) -> Any:
+    def solve(self, one: ActionTables, other: ActionTables) -> Any:
         """The exact distance of two processes."""
         return self.compared.solve(one, other)
 
     # --- From equal over pooled to counted
 
-    def between(self, t: float) -> tuple[Tables, Tables]:
+    def between(self, t: float) -> tuple[ActionTables, ActionTables]:
         """Both processes on the path from equal (t = 0) over pooled (t = 1) to counted (t = 2)."""
         rows, rewards = self._kept_at(t)
         middle = self.middle
 
-        def pulled(tables: Tables) -> Tables:
+        def pulled(tables: ActionTables) -> ActionTables:
             law = middle.law + rows[:, None] * (tables.law - middle.law)
-            return Tables(law, middle.reward + rewards * (tables.reward - middle.reward))
+            return ActionTables(law, middle.reward + rewards * (tables.reward - middle.reward))
 
         one, other = self.tables
         return pulled(one), pulled(other)
@@ -348,11 +348,11 @@ class _Pair:
         return share
 
     @cached_property
-    def middle(self) -> Tables:
+    def middle(self) -> ActionTables:
         """The mean of the two processes, row by row, weighted by visits; a known row is its own mean."""
         (a, b), share = self.tables, self.share
         law = share[:, None] * a.law + (1.0 - share)[:, None] * b.law
-        return Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
+        return ActionTables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
 
     @property
     def tests(self) -> tuple[_Test, _Test]:

@@ -21,7 +21,7 @@ from somcot.plumbing.notes import Note, Share
 from somcot.recorded.labels import Column, column, encode
 from somcot.recorded.recording import cut_episodes
 
-__all__ = ["END", "Outcomes", "RecordedMDP", "Steps", "plain"]
+__all__ = ["END", "Outcomes", "RecordedMDP", "StepsByUnit", "plain"]
 
 END: Hashable = "terminated"  # label of the state in which terminated episodes end
 _SHORTEST = 10  # steps of a block of a recording with few episodes
@@ -300,7 +300,7 @@ class RecordedMDP(MDP):
         return card("RecordedMDP", facts, sub=f"{self.n_states:,} states, {self.n_actions:,} actions")
 
 
-class Sums(NamedTuple):
+class StepSums(NamedTuple):
     """Sums over drawn steps: outcomes, deviations of rewards from the mean of their row, and their squares."""
 
     counts: Floats
@@ -308,7 +308,7 @@ class Sums(NamedTuple):
     squares: Floats
 
 
-class Steps(NamedTuple):
+class StepsByUnit(NamedTuple):
     """Recorded steps, unit by unit: whole episodes, or blocks of few long ones. First states are steps of the last row.
 
     Attributes
@@ -328,7 +328,7 @@ class Steps(NamedTuple):
     offsets: Ints
 
     @classmethod
-    def of(cls, process: RecordedMDP, place: Ints, visits: Floats, rewards: Floats, variances: Floats) -> Steps:
+    def of(cls, process: RecordedMDP, place: Ints, visits: Floats, rewards: Floats, variances: Floats) -> StepsByUnit:
         """The steps of a recording, with states at these places; visits, mean rewards and variances are of rows."""
         T, bounds = process.n_transitions, process.offsets
         row, column = place[process.now] * process.n_actions + process.action, place[process.following]
@@ -345,7 +345,7 @@ class Steps(NamedTuple):
             bounds = bounds + np.searchsorted(first, bounds)
         return cls(row, column, apart, alone, bounds)
 
-    def drawn(self, rate: Floats, n_states: int, rng: np.random.Generator) -> Sums:
+    def drawn(self, rate: Floats, n_states: int, rng: np.random.Generator) -> StepSums:
         """Random units, as many as there are: a step of row r is drawn Poisson(rate[r]) times, with its whole unit."""
         n_units = len(self.offsets) - 1
         units = rng.integers(n_units, size=rng.poisson(n_units))
@@ -359,7 +359,7 @@ class Steps(NamedTuple):
         counts = np.bincount(row * n_states + self.column[steps], minlength=n_rows * n_states)
         total: Floats = np.bincount(row, apart, n_rows).astype(np.float64)
         squares: Floats = np.bincount(row, apart**2, n_rows).astype(np.float64)
-        return Sums(counts.reshape(n_rows, n_states).astype(np.float64), total, squares)
+        return StepSums(counts.reshape(n_rows, n_states).astype(np.float64), total, squares)
 
     def squares(self, n_rows: int) -> Floats:
         """Sum over units of the squared number of steps of each row."""

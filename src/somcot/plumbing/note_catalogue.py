@@ -40,14 +40,12 @@ CATALOGUE: dict[str, Kind] = {
         "equally, so the distance is that of another problem. Leave out order to draw from the chain fitted to the "
         "episodes instead."),
     "stationary-not-unique": Kind(CAUTION, "the stationary distribution is not unique, {n} recurrent classes exist; "
-        "the one with most transitions is used ({percent:.0f} %): {states}; record longer, or pass the distribution "
-        "itself",
+        "the one with most transitions is used ({percent:.0f} %): {states}; record longer, or pass the distribution",
         "The estimated chain has several sets of states that it never leaves, and each has a stationary distribution. "
         "The recording decides which one is used, so two recordings may be compared in different sets. Record longer, "
         "or pass the initial distribution as an array."),
     "stationary-rare": Kind(CAUTION, "the stationary distribution is on states with only {percent:.0f} % of the "
-        "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass the distribution "
-        "itself",
+        "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass the distribution",
         "All stationary probability is on a set of states that few transitions reached. The distance then rests on few "
         "data and ignores most of the recording. Record longer, or start from the recorded first states."),
     "flow-fit-failed": Kind(DOUBT, "the flow-constrained fit stopped ({status}) after {iterations} steps with flow "

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from itertools import zip_longest
@@ -23,6 +23,7 @@ __all__ = [
     "label_text",
     "label_texts",
     "listed_label",
+    "listing",
     "lower_end",
     "meter",
     "number_of",
@@ -38,6 +39,19 @@ __all__ = [
 
 LONGEST = 18
 _LISTED = 6  # tuples with more numbers are shown by their length
+
+
+def listing(labels: Iterable[Hashable], most: int = 10) -> str:
+    """Labels as text for a message, the first few of them.
+
+    Examples
+    --------
+    >>> listing(range(13), most=3)
+    '0, 1, 2 and 10 more'
+    """
+    names = [repr(label) for label in labels]
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def shown_pvalue(pvalue: float | None) -> str:

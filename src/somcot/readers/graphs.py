@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from somcot.chains import EDGES, MarkovChain
 from somcot.plumbing.checks import check_flag, check_text
 from somcot.plumbing.memory import require
+from somcot.plumbing.text import listing
 from somcot.readers.opening import Input, identify, open_bytes, whole
 from somcot.recorded.counts import Start
-from somcot.recorded.labels import listing
 from somcot.recorded.stationary import is_stationary_start, stationary_distribution
 
 __all__ = ["from_graph", "read_graph"]

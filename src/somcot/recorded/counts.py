@@ -17,10 +17,10 @@ from somcot.plumbing.checks import check_flag, check_labels, check_rng, check_se
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
 from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.notes import Note, Share
-from somcot.plumbing.text import label_text, percent
+from somcot.plumbing.text import label_text, listing, percent
 from somcot.recorded import recording
 from somcot.recorded.flow import flow_mle
-from somcot.recorded.labels import listing, refuse_lookalikes
+from somcot.recorded.labels import refuse_lookalikes
 from somcot.recorded.pair_counts import PairCounts, SequenceEnds, added, count_pairs, from_matrix
 from somcot.recorded.recording import RewardSums
 from somcot.recorded.stationary import law_on, long_run_part

@@ -10,24 +10,12 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Array, Codes
 from somcot.plumbing.checks import check_labels, is_missing, not_sparse, refuse_masks
+from somcot.plumbing.text import listing
 
-__all__ = ["Column", "column", "encode", "listing", "refuse_lookalikes"]
+__all__ = ["Column", "column", "encode", "refuse_lookalikes"]
 
 Column: TypeAlias = "NDArray[np.int64] | list[Hashable]"
 Place: TypeAlias = Callable[[int, int], str]  # (column, row) -> name of that entry in an error
-
-
-def listing(labels: Iterable[Hashable], most: int = 10) -> str:
-    """Labels as text for a message, the first few of them.
-
-    Examples
-    --------
-    >>> listing(range(13), most=3)
-    '0, 1, 2 and 10 more'
-    """
-    names = [repr(label) for label in labels]
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
 
 
 def column(name: str, values: Any) -> Column:

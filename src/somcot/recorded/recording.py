@@ -13,7 +13,8 @@ from somcot.plumbing.arrays import Array, Codes, Floats
 from somcot.plumbing.checks import check_labels, check_start_law, not_sparse, real_array
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note, Share
-from somcot.recorded.labels import Column, column, encode, listing, refuse_lookalikes
+from somcot.plumbing.text import listing
+from somcot.recorded.labels import Column, column, encode, refuse_lookalikes
 
 __all__ = [
     "check_end",

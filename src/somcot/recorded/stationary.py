@@ -19,7 +19,7 @@ from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.recorded.labels import listing
+from somcot.plumbing.text import listing
 from somcot.recorded.pair_counts import PairCounts
 
 if TYPE_CHECKING:

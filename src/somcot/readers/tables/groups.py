@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from somcot.plumbing.checks import check_count
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
+from somcot.plumbing.text import listing
 from somcot.readers.tables import Array, Table
 from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import USUAL, ColumnNames, LabelColumn, usual_column
@@ -20,7 +21,6 @@ from somcot.readers.tables.event_tables import bin_specs, classified, collected,
 from somcot.readers.tables.numbers_and_times import NumberColumn, moments
 from somcot.readers.tables.rows import Columns, Order, TableOptions
 from somcot.readers.tables.state_labels import check_binning
-from somcot.recorded.labels import listing
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 

@@ -14,7 +14,7 @@ from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.checks import check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
-from somcot.plumbing.text import check_duration
+from somcot.plumbing.text import check_duration, listing
 from somcot.readers.episodes import join
 from somcot.readers.tables import Array, Batch, Table
 from somcot.readers.tables.columns import USUAL, ColumnRoles, LabelColumn, RunColumn, folded
@@ -22,7 +22,6 @@ from somcot.readers.tables.numbers_and_times import FlagColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
 from somcot.readers.xes import CASE
 from somcot.recorded.counts import Start
-from somcot.recorded.labels import listing
 from somcot.recorded.recording import EventTimes, check_end, insert_after
 from somcot.samples import Samples
 

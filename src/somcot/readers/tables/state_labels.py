@@ -26,7 +26,7 @@ from somcot.plumbing.checks import (
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.memory import require
 from somcot.plumbing.notes import Note
-from somcot.recorded.labels import listing
+from somcot.plumbing.text import listing
 from somcot.samples import Samples
 
 __all__ = [
