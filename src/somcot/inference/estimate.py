@@ -135,6 +135,8 @@ def notes(about: Noted) -> Iterator[Note]:
         suspicion = looks_identical(x, y, joint)
         if suspicion is not None:
             yield suspicion
+        if joint is not None and joint.visits is not None:
+            yield from _apart(*(model.chain for model in about.models))
     if about.features is not None:
         apart = about.features.disagreement("features-differ")
         if apart is not None:
@@ -146,6 +148,13 @@ def notes(about: Noted) -> Iterator[Note]:
     p = about.evidence.pvalue
     if (about.evidence.noise_share > _HARDLY) if p is None else (p > _LEVEL):
         yield _near_minimum(about)
+
+
+def _apart(x: MarkovChain, y: MarkovChain) -> Iterator[Note]:
+    """A note if recordings that share a way into them have their stationary distributions on different states."""
+    own = [[label for label, p in zip(chain.states, chain.initial, strict=True) if p > 0] for chain in (x, y)]
+    if set(own[0]).isdisjoint(own[1]):
+        yield Note("stationary-apart", **dict(zip("xy", map(listing, own), strict=True)))
 
 
 def _near_minimum(about: Noted) -> Note:

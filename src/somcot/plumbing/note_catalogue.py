@@ -50,6 +50,11 @@ CATALOGUE: dict[str, Kind] = {
         "itself",
         "All stationary probability is on a set of states that few transitions reached. The distance then rests on few "
         "data and ignores most of the recording. Record longer, or start from the recorded first states."),
+    "stationary-apart": Kind(CAUTION, "the stationary distributions are on different states ({x}; {y}), but one process "
+        "went from the ones to the others for good; if the other would too, they are equal in the long run; record "
+        "longer, or pass the distribution itself",
+        "A process that leaves states for good is not in them in the long run. Whether the other one would leave them "
+        "as well, a few recordings cannot tell. Record longer, or start from the recorded first states."),
     "flow-fit-failed": Kind(DOUBT, "the flow-constrained fit stopped ({status}) after {iterations} steps with flow "
         "violation {violation:.2g}; counts divided by row sums are used instead, which ignore how often states are "
         "visited; give more samples or raise max_iterations",

@@ -104,11 +104,18 @@ class RecurrentPart(NamedTuple):
         Number of other recurrent classes; with any, the stationary distribution is not unique.
     share : float
         Share of the recorded transitions inside the class.
+    lasting : ndarray of bool, shape (n,)
+        States that were not only entered at the end of a recording.
+    alone : bool
+        Whether no transition stays inside another part of the process, recurrent or not, where a recording of a
+        similar process may stay for good.
     """
 
     members: NDArray[np.bool_]
     others: int
     share: float
+    lasting: NDArray[np.bool_]
+    alone: bool
 
     def report(self, states: tuple[Hashable, ...]) -> None:
         """Warn if the choice of the class matters."""
@@ -127,8 +134,9 @@ def long_run_part(counts: PairCounts) -> RecurrentPart:
     --------
     >>> from somcot.recorded.pair_counts import count_pairs
     >>> walk = np.array([3, 0, 1, 0, 1, 2], np.int32)
-    >>> long_run_part(count_pairs(walk[:-1], walk[1:], 4))
-    RecurrentPart(members=array([ True,  True, False, False]), others=0, share=0.6)
+    >>> part = long_run_part(count_pairs(walk[:-1], walk[1:], 4))
+    >>> part.members, part.others, part.share, part.lasting, part.alone
+    (array([ True,  True, False, False]), 0, 0.6, array([ True,  True, False,  True]), True)
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -155,7 +163,8 @@ def long_run_part(counts: PairCounts) -> RecurrentPart:
             "pass initial as a distribution"
         )
     best = closed[inner[closed].argmax()]
-    return RecurrentPart(part == best, len(closed) - 1, float(inner[best] / counts.values.sum()))
+    share, alone = float(inner[best] / counts.values.sum()), bool(inner[best] == inner.sum())
+    return RecurrentPart(part == best, len(closed) - 1, share, kept[part], alone)
 
 
 def with_long_run_start(support: Support) -> Support:
@@ -266,8 +275,19 @@ def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Fl
     return Kernel(indptr, place[columns].astype(np.int32), P / mass[rows]), mass
 
 
+def visits_that_last(counts: PairCounts) -> Ints | None:
+    """Visits of each state of pooled recordings, if their stationary distributions can be on different states.
+
+    If a part of the pooled process is left for good, a recording that stayed there has its stationary distribution
+    there, and that of the pooled process is elsewhere. Each group then starts where it was, and from there goes to its
+    own recurrent class. None if there is no such part.
+    """
+    part = long_run_part(counts)
+    return None if part.alone else np.where(part.lasting, counts.row_sums(), 0)
+
+
 def starting_where_visited(support: Support, visits: Ints) -> Support:
-    """The same chain with the visits of all states as its initial distribution."""
+    """The same chain with the visits of states as its initial distribution."""
     begin, seen = int(support.indptr[-2]), np.flatnonzero(visits)
     return Support(
         np.append(support.indptr[:-1], begin + len(seen)),
