@@ -48,9 +48,9 @@ test-all: $(READY) ## run all tests, slow and statistical ones too, random ones 
 	@SOMCOT_EXAMPLES=new $(BIN)/python -m pytest -q -n 2 -m "not campaign"
 	@$(MAKE) --no-print-directory test-loss
 
-campaign: $(READY) ## run the reliability campaign (about 30 minutes), write its table to out/campaign.md
+campaign: $(READY) ## run the reliability campaign (about 30 minutes), write its table to out/campaign.md; SEED=7: new cases
 	@mkdir -p out && rm -f out/campaign.jsonl
-	@SOMCOT_CAMPAIGN_TABLE=$(CURDIR)/out/campaign.jsonl $(BIN)/python -m pytest -q -n 2 -m campaign tests/campaign; \
+	@SOMCOT_CAMPAIGN_SEED=$(or $(SEED),0) SOMCOT_CAMPAIGN_TABLE=$(CURDIR)/out/campaign.jsonl $(BIN)/python -m pytest -q -n 2 --dist worksteal -m campaign tests/campaign; \
 		code=$$?; $(BIN)/python -m tests.campaign.table out/campaign.jsonl out/campaign; exit $$code
 
 # Without the tests of processes that may write no file, have little memory or are timed: measuring takes all three.

@@ -384,10 +384,10 @@ def same_process(
         Largest distance that counts as equal. The result then has a ``verdict`` ("changed", "equivalent" or
         "inconclusive"), an ``equivalence_pvalue`` and the estimated ``distance``. For two recordings; of Trajectories,
         the chains of their cells are compared.
-    strata : str or sequence of labels for each recording, optional
-        The task of each sequence: the name of an attribute of the sequences, or ``(of_x, of_y)``. Sequences are
-        permuted within their stratum and weighted so that all recordings have the same mix of strata.
-    paired_by : str or sequence of labels for each recording, optional
+    strata : str, list of str or sequence of labels for each recording, optional
+        The task of each sequence: an attribute of the sequences, several of them to be combined, or ``(of_x, of_y)``.
+        Sequences are permuted within their stratum and weighted so that all recordings have the same mix of strata.
+    paired_by : str, list of str or sequence of labels for each recording, optional
         The same for tasks that were drawn at random and run on both sides.
     **options
         For Trajectories ``scale`` and ``n_cells``, as for `discretise`.

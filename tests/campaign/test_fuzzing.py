@@ -18,7 +18,7 @@ from somcot.readers.formats import ENDINGS, FORMATS
 from tests.campaign import fuzzing
 from tests.campaign.fuzzing import Report, fuzz, guided, keep
 from tests.campaign.mutator import mutated
-from tests.campaign.table import Row
+from tests.campaign.table import SEED, Row
 from tests.campaign.targets import TARGETS, Target, corpus, fault
 
 SLICE, FULL, GUIDED, CHUNKS = 1_800, 500_000, 600, 50
@@ -71,7 +71,7 @@ def test_slice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_in_full(chunk: int, tmp_path: Path) -> None:
     count = int(os.environ.get("SOMCOT_CAMPAIGN_EXECUTIONS", FULL)) // CHUNKS
-    check(fuzz(TARGETS, 1_000_000 + chunk * count, count, tmp_path), "fuzzing: damaged files")
+    check(fuzz(TARGETS, 1_000_000_000 * SEED + 1_000_000 + chunk * count, count, tmp_path), "fuzzing: damaged files")
 
 
 @linux

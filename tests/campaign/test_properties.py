@@ -22,7 +22,7 @@ from tests.campaign.draws import DISCOUNTS, Draw, chain, cost, exact, problem, s
 from tests.campaign.filed import FILED
 from tests.campaign.further import FURTHER
 from tests.campaign.streamed import STREAMED
-from tests.campaign.table import Row
+from tests.campaign.table import SEED, Row
 from tests.instances import dense_kernel
 
 SLICE, FULL = 12, 200_000
@@ -306,7 +306,7 @@ def test_in_full(check: Callable[[Draw], None]) -> None:
     cases = int(os.environ.get("SOMCOT_CAMPAIGN_CASES", FULL)) // len(PROPERTIES)
     row = Row("properties", failures=1)
     try:
-        row.cases = hold(check, cases)
+        row.cases = hold(check, cases, SEED or None)
         row.failures = 0
     finally:
         row.write()

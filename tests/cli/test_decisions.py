@@ -281,6 +281,28 @@ def test_strata_in_the_other_commands(logs: dict[str, Path], tmp_path: Path) -> 
     assert groups["verdict"] == "equivalent"
 
 
+def test_several_columns_of_strata(logs: dict[str, Path], tmp_path: Path) -> None:
+    pair = []
+    for name in ("may", "june"):
+        frame = pd.read_csv(logs[name])
+        model = frame[COLUMNS[3]].rank(method="dense").astype(int) % 2
+        frame.assign(model=model, both=frame.task.astype(str) + model.astype(str)).to_csv(tmp_path / f"{name}.csv")
+        pair.append(tmp_path / f"{name}.csv")
+    for flag in ("--strata", "--paired-by"):
+        two = as_json("test", *pair, *COLUMNS, flag, "task", flag, "model")
+        one = as_json("test", *pair, *COLUMNS, flag, "both")
+        assert two["pvalue"] == one["pvalue"]
+        assert two["compared_within"] == one["compared_within"]
+        name = flag[2:].replace("-", "_")
+        assert (two[name], one[name]) == (["task", "model"], "both")
+    command = ("--strata", "task", "--strata", "model")
+    found = [as_json("distance", *pair, *COLUMNS, *given)["distance"] for given in (command, ("--strata", "both"))]
+    assert found[0] == found[1]
+    assert as_json("matrix", *pair, *COLUMNS, *command)["values"][0][1] == found[0]
+    assert "name several one by one" in refused("test", *pair, *COLUMNS, "--strata", "task,model")
+    assert "'country'" in refused("test", *pair, *COLUMNS, "--strata", "task", "--strata", "country")
+
+
 def test_refused(logs: dict[str, Path], tmp_path: Path) -> None:
     pair = (logs["may"], logs["june"], *COLUMNS)
     assert "margin" in refused("test", *pair, "--margin", 1.5)

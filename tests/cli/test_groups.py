@@ -57,20 +57,49 @@ def test_two_groups_are_what_two_files_are(log: Path, tmp_path: Path) -> None:
     test = run("test", log, "--by", "device", "--groups", "desktop", "mobile", "--discount", 0.8)
     assert test["pvalue"] <= 0.05  # type: ignore[operator]
     assert "3 groups" in refused("distance", log, "--by", "device")
-    assert "no group 'phone'" in refused("distance", log, "--by", "device", "--groups", "mobile", "phone")
-    together = refused("distance", log, "--by", "device", "--groups", "mobile,tablet", "desktop")
-    assert "a group is one value, so add a column that names several together" in together
-    assert "add a column" not in refused("distance", log, "--by", "device", "--groups", "mobile,phone", "desktop")
+    assert "no value 'phone'" in refused("distance", log, "--by", "device", "--groups", "mobile", "phone")
     assert "splits one file" in refused("distance", log, log, "--by", "device")
     assert "second one" in refused("distance", log)
     assert "--groups" in refused("distance", log, log, "--groups", "a", "b")
 
 
-def test_periods_wherever_groups_are_formed(log: Path) -> None:
+def test_values_joined_by_commas_are_one_group(log: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(log)
+    joined = tmp_path / "joined.csv"
+    frame.assign(device=frame.device.replace({"tablet": "desktop"})).to_csv(joined, index=False)
+    rest = ("--discount", 0.8, "--method", "plugin")
+    one = run("distance", log, "--by", "device", "--groups", "desktop,tablet", "mobile", *rest)
+    other = run("distance", joined, "--by", "device", "--groups", "desktop", "mobile", *rest)
+    assert one["distance"] == other["distance"]
+    assert one["x"]["source"] == "device desktop,tablet"  # type: ignore[index]
+    assert one["x"]["n_episodes"] == 80  # type: ignore[index]
+    lacking = refused("distance", log, "--by", "device", "--groups", "mobile,phone", "desktop")
+    assert "no value 'phone'" in lacking
+    assert "'desktop', 'mobile'" in lacking
+    both = refused("distance", log, "--by", "device", "--groups", "mobile,desktop", "desktop")
+    assert "'desktop' is in 'mobile,desktop' and in 'desktop'" in both
+    assert "twice" in refused("distance", log, "--by", "device", "--groups", "mobile", "mobile")
+    # Parts of days and values that contain a comma.
+    days = run("distance", log, "--by", "day", "--groups", "2026-05-01,2026-05-02", "2026-05-03", *rest)
+    assert days["x"]["n_episodes"] == 60  # type: ignore[index]
+    frame.assign(device=frame.device.replace({"tablet": "a,b", "mobile": "a"})).to_csv(joined, index=False)
+    assert run("distance", joined, "--by", "device", "--groups", "a,b", "desktop", *rest)["x"]["n_episodes"] == 40  # type: ignore[index]
+
+
+def test_periods_wherever_groups_are_formed(log: Path, tmp_path: Path) -> None:
     days = ["2026-05-01", "2026-05-02", "2026-05-03", "2026-05-04"]
     assert run("matrix", log, "--by", "day", "--discount", 0.8, "--method", "plugin")["labels"] == days
     periods = run("drift", log, "--by", "weekday", "--discount", 0.8)["periods"]
     assert [row["period"] for row in periods] == ["Monday", "Friday", "Saturday", "Sunday"]  # type: ignore[attr-defined]
+    years = pd.read_csv(log)
+    later = years.assign(
+        session_id=years.session_id + 1000, timestamp=years.timestamp.str.replace("2026-05", "2027-02")
+    )
+    pd.concat([years, later]).to_csv(tmp_path / "years.csv", index=False)
+    for by, labels in (("year", ["2026", "2027"]), ("quarter", ["2026-Q2", "2027-Q1"])):
+        assert run("matrix", tmp_path / "years.csv", "--by", by, "--discount", 0.8)["labels"] == labels
+        found = run("distance", tmp_path / "years.csv", "--by", by, "--discount", 0.8, "--method", "plugin")
+        assert found["x"]["source"] == labels[0]  # type: ignore[index]
     found = run("select", log, "--by", "device", "--group", "mobile", "--discount", 0.8)
     assert found["data"] == "mobile"
     assert found["best"] in ("desktop", "tablet")

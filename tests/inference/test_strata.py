@@ -322,6 +322,58 @@ def test_selection_and_drift_take_strata() -> None:
     assert not somcot.drift(weeks, discount=DISCOUNT, strata=of_weeks).alarm
 
 
+def test_several_attributes_are_combined() -> None:
+    """Strata of two attributes are those of labels that are pairs, in every comparison and for pairs too."""
+    logs = {"a": mixed(20, 20, 40), "b": mixed(20, 20, 41), "c": mixed(20, 20, 42, 0.5)}
+    models = np.array(["m", "n"] * 20, dtype=object)
+    both = {
+        name: [*zip(models.tolist(), x.episode_attributes["task"].tolist(), strict=True)] for name, x in logs.items()
+    }
+    logs = {name: replace(x, episode_attributes={**x.episode_attributes, "model": models}) for name, x in logs.items()}
+    a, b, c = logs.values()
+    for argument in ("strata", "paired_by"):
+        names: Any = {argument: ["model", "task"]}
+        labels: Any = {argument: (both["a"], both["c"])}
+        one: Any = {argument: "task"}
+        runs = [somcot.distance(a, c, discount=DISCOUNT, confidence=0.9, **given) for given in (names, labels, one)]
+        assert runs[0].confidence_interval == runs[1].confidence_interval != runs[2].confidence_interval
+        tests = [somcot.same_process(a, c, discount=DISCOUNT, **given) for given in (names, labels)]
+        assert tests[0].pvalue == tests[1].pvalue
+    table = somcot.distance_matrix(logs, discount=DISCOUNT, strata=["model", "task"], confidence=0.9)
+    assert table.values[0, 2] == pytest.approx(
+        somcot.distance(a, c, discount=DISCOUNT, strata=["model", "task"], confidence=0.9, rng=0).distance
+    )
+    across = somcot.distance_matrix(
+        [a], discount=DISCOUNT, others=[b, c], strata=["model", "task"], confidence=0.9, simultaneous=True
+    )
+    assert across.values[0, 1] == pytest.approx(table.values[0, 2])
+    chosen = somcot.select_model(a, {"b": b, "c": c}, discount=DISCOUNT, strata=["model", "task"])
+    assert chosen.best == "b"
+    assert somcot.drift(logs, discount=DISCOUNT, strata=["model", "task"]).alarm
+    # A combination that only one side has is named.
+    with pytest.raises(
+        ValueError, match=r"strata: y has no sequence in 2 of 4 strata: \('n', 'easy'\), \('n', 'hard'\)"
+    ):
+        somcot.same_process(a, b.take(np.arange(0, 40, 2)), discount=DISCOUNT, strata=["model", "task"])
+    holes = replace(
+        b, episode_attributes={**b.episode_attributes, "model": np.array([None, *models[1:]], dtype=object)}
+    )
+    with pytest.raises(ValueError, match="1 of 40 sequences of y have no label"):
+        somcot.same_process(a, holes, discount=DISCOUNT, strata=["task", "model"])
+
+
+def test_a_checkpoint_notices_the_second_attribute(tmp_path: Any) -> None:
+    def logs(last: str) -> dict[str, Samples]:
+        models = np.array(["m", "n"] * 9 + ["m", last], dtype=object)
+        about = {"model": models, "task": np.array(["t"] * 20, dtype=object)}
+        return {name: replace(mixed(10, 10, k), episode_attributes=about) for k, name in enumerate("ab")}
+
+    options: dict[str, Any] = {"discount": DISCOUNT, "checkpoint": tmp_path / "matrix", "strata": ["task", "model"]}
+    somcot.distance_matrix(logs("n"), **options)
+    with pytest.raises(ValueError, match="checkpoint"):
+        somcot.distance_matrix(logs("m"), **options)
+
+
 def test_real_vectors_take_labels() -> None:
     def walks(seed: int, slow: int, fast: int) -> Trajectories:
         rng = np.random.default_rng(seed)
@@ -351,6 +403,8 @@ def test_real_vectors_take_labels() -> None:
         (["u"] * 4, TypeError, "a pair"),
         (7, TypeError, "int"),
         ("country", ValueError, "'country' is no attribute of the sequences of x; it has 'task'"),
+        (["task", "country"], ValueError, "'country' is no attribute of the sequences of x; it has 'task'"),
+        (["task", "task"], TypeError, "'task', 'task', expected different attributes"),
     ],
 )
 def test_bad_strata(strata: Any, error: type[Exception], words: str) -> None:

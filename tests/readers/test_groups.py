@@ -46,7 +46,7 @@ def test_each_group_is_what_reading_its_rows_alone_gives(kind: str, log: pd.Data
         found = split_table(source, "week", **options)
     assert list(found) == ["a", "b", "c"]
     for week, samples in found.items():
-        with noted("single-rows"):
+        with noted("mostly-single-rows", column="piece"):
             alone = from_table(pieces[pieces.week == week], **(options | {"sequence": "piece"}))
         assert samples.states == ("x", "y", "z")
         assert np.array_equal(samples.counts(), alone.counts())
@@ -70,8 +70,8 @@ def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
 
 
 def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match=r"no column 'year'.*weekday, hour; .*week, user"):
-        split_table(log, "year", state="page")
+    with pytest.raises(ValueError, match=r"no column 'decade'.*weekday, hour; .*week, user"):
+        split_table(log, "decade", state="page")
     with pytest.raises(ValueError, match=r"a month is cut out of times.*week, user"):
         split_table(log, "month", state="page")
     used = {"step": ["a", "b"], "date": [1, 1], "opened": ["2026-05-01", "2026-05-02"]}
@@ -82,12 +82,17 @@ def test_what_cannot_be_parted_is_refused(log: pd.DataFrame) -> None:
     for state in ("page", ["page"]):
         with pytest.raises(ValueError, match="by: 'page' is the state"):
             split_table(log, "page", state=state)
-    with pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"), pytest.warns(DataWarning):
+    with (
+        pytest.raises(ValueError, match="no value of 'week' has 10000 transitions"),
+        pytest.warns(DataWarning) as notes,
+    ):
         split_table(log, "week", state="page", least=10_000)
+    # The column of the groups is not proposed for the sequences.
+    assert "'user', 't', 'gain'" in str(notes[0].message)
     holes = log.copy()
     holes.loc[4, "week"] = None
     with pytest.raises(ValueError, match="row 5 has no 'week'"):
-        split_table(holes, "week", state="page")
+        split_table(holes, "week", state="page", sequence="user")
 
 
 def test_messages_call_periods_as_they_were_asked_for() -> None:
@@ -140,3 +145,41 @@ def test_a_table_without_sequences_is_cut_and_never_ended() -> None:
     assert {month: len(steps(samples)) for month, samples in found.items()} == {"2026-01": 3, "2026-02": 2}
     with pytest.raises(ValueError, match=r"end: .* is one sequence"):
         split_periods(table, "month", least=1, end="closed")
+
+
+def test_groups_may_join_values() -> None:
+    table = {"g": list("aabbaaccdd"), "q": [1, 1, 1, 1, 1, 1, 2, 2, 3, 3], "s": list("xyyxxyxxzz")}
+    options: dict[str, Any] = {"state": "s", "sequence": "q", "least": 1}
+    with pytest.warns(DataWarning, match="2 time"):
+        apart = split_table(table, "g", groups=["a", "b"], **options)
+    assert {label: s.n_transitions for label, s in apart.items()} == {"a": 2, "b": 1}
+    # No step is lost between values of one group, and states of other groups are left out.
+    for groups in (["a,b", "c"], {"a,b": ["a", "b"], "c": "c"}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            joined = split_table(table, "g", groups=groups, **options)
+        assert {label: s.n_transitions for label, s in joined.items()} == {"a,b": 5, "c": 1}
+        assert joined["c"].states == ("x", "y")
+    # Values that are not text keep their label.
+    assert list(split_table({**table, "g": [1, 1, 1, 1, 1, 1, 2, 2, 3, 3]}, "g", groups=[3, 1], **options)) == [3, 1]
+    for wrong, message in (
+        (["a", "e"], "'e'.*'a', 'b', 'c', 'd'"),
+        ({"one": ["a"], "two": ["a"]}, "'a' is in 'one' and in 'two'"),
+        ({"one": []}, "'one' has no value"),
+        ([], "found none"),
+        (["a", "a"], "twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            split_table(table, "g", groups=wrong, **options)
+    with pytest.raises(TypeError, match="groups"):
+        split_table(table, "g", groups="a,b", **options)
+    with pytest.raises(ValueError, match="c has 1 transitions, expected at least 2"), pytest.warns(DataWarning):
+        split_table(table, "g", groups=["a", "c"], **options | {"least": 2})
+
+
+def test_quarters_and_years() -> None:
+    times = ["2025-12-31", "2026-01-01", "2026-03-31", "2026-04-01", "2026-04-02", "2026-04-02T23:59"]
+    table = {"time": times, "state": list("ababab"), "sequence": [1, 1, 2, 2, 3, 3]}
+    found = {by: split_table(table, by, least=1) for by in ("quarter", "year")}
+    assert {label: s.n_episodes for label, s in found["quarter"].items()} == {"2025-Q4": 1, "2026-Q1": 1, "2026-Q2": 1}
+    assert {label: s.n_episodes for label, s in found["year"].items()} == {"2025": 1, "2026": 2}

@@ -163,8 +163,9 @@ def test_uuids_decimals_and_other_types_are_labels(tmp_path: Path) -> None:
     found = from_table(tmp_path / "t.parquet", sequence="user", state="page")
     assert found.states == (0, 1, 2)
     assert found.n_episodes == 4
-    assert from_table(tmp_path / "t.parquet", state="user").states == tuple(str(uuid.UUID(int=k)) for k in range(4))
-    assert from_table(pa.table(columns), state="flag").states == (False, True)
+    pq.write_table(pa.table({"user": columns["user"]}), tmp_path / "u.parquet")
+    assert from_table(tmp_path / "u.parquet", state="user").states == tuple(str(uuid.UUID(int=k)) for k in range(4))
+    assert from_table(pa.table({"flag": columns["flag"]}), state="flag").states == (False, True)
 
 
 @pytest.mark.parametrize(

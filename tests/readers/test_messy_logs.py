@@ -17,7 +17,7 @@ import somcot
 from somcot import Samples
 from somcot.plumbing.errors import DataWarning
 from somcot.readers import fit_bins, from_table, join_rare, read, tidy_labels
-from tests.notes import codes, noted
+from tests.notes import code_of, codes, noted, notes_in
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -365,3 +365,46 @@ def _with_arrays(folder: Path) -> Path:
     (folder / "nothing").mkdir()
     (folder / "nothing" / "a.npy").touch()
     return folder / "nothing"
+
+
+# --- The column of sequences
+
+CLICKS = {"user": list("uuuvvvww"), "os": list("xxxxxxxx"), "page": list("abcabcab"), "time": list(range(8))}
+
+
+def notes_of(data: object, **options: Any) -> list[str | None]:
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        from_table(data, **options)
+    return [note.code for note in notes_in(recorded)]
+
+
+def test_a_table_without_a_column_of_sequences_is_one_sequence_and_says_so() -> None:
+    with noted("one-sequence", columns="'user', 'os'"), noted("columns-chosen"):
+        assert from_table(CLICKS).n_episodes == 1
+    with noted("one-sequence", columns="'user'"):
+        from_table(CLICKS, state="page", time="time", attributes=["os"])
+    # Nothing that could identify sequences: one recording.
+    for silent in (
+        {"state": list("aab")},
+        {"state": list("aab"), "time": [1, 2, 3]},
+        {"state": list("aab"), "Timestamp": [1, 2, 3], "event_time": [1, 2, 3], "activity": list("xyz")},
+        {"Unnamed: 0": [0, 1, 2], "": [0, 1, 2], "reward": [0, 1, 2], "state": list("aab")},
+    ):
+        assert "one-sequence" not in notes_of(silent, state="state")
+    assert notes_of(CLICKS, state="page", sequence="user") == []
+
+
+def test_a_wrong_column_of_sequences_is_noted() -> None:
+    with noted("constant-sequence", column="os", columns="'user'"):
+        assert from_table(CLICKS, state="page", sequence="os").n_episodes == 1
+    # The only recording of a file has a name, and nothing else that could identify sequences.
+    assert notes_of({"run": [7, 7, 7], "state": list("aab")}, sequence="run") == []
+    with pytest.raises(ValueError, match=r"of 8 sequence\(s\) of column 'time'") as error:
+        from_table(CLICKS, state="page", sequence="time")
+    assert code_of(error) == "no-step"
+    almost = CLICKS | {"time": [0, 0, *range(1, 7)]}
+    with noted("mostly-single-rows", column="time", share=(6, 7)):
+        from_table(almost, state="page", sequence="time")
+    with noted("single-rows", share=(1, 4)):
+        from_table({"user": list("uuvvwwx"), "page": list("abababa")}, state="page", sequence="user")

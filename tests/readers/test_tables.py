@@ -276,10 +276,10 @@ def test_numbers_in_text_files_are_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options"),
     [
-        ("state;x\na;1\nb;2\na;3\n", {}),
-        ("state|x\na|1\nb|2\na|3\n", {"delimiter": "|"}),
-        ("\ufeffstate,x\r\na,1\r\nb,2\r\na,3\r\n", {}),
-        ('"state",x\n"a",1\nb,2\na,3', {}),
+        ("state;row\na;1\nb;2\na;3\n", {}),
+        ("state|row\na|1\nb|2\na|3\n", {"delimiter": "|"}),
+        ("\ufeffstate,row\r\na,1\r\nb,2\r\na,3\r\n", {}),
+        ('"state",row\n"a",1\nb,2\na,3', {}),
     ],
 )
 def test_csv_dialects(text: str, options: dict[str, str], tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_lists_that_are_missing_or_too_short() -> None:
 def test_columns_are_named_in_one_text_or_asked_for() -> None:
     rows = {"run": [0, 0], "x": [0.0, 1.0], "v": [1.0, 2.0]}
     assert read_vectors(rows, state="x,v", sequence="run").names == ("x", "v")
-    assert read_vectors({"a,b": [0.0, 1.0], "c": [0, 1]}, state="a,b").names == ("a,b",)
+    assert read_vectors({"a,b": [0.0, 1.0], "row": [0, 1]}, state="a,b").names == ("a,b",)
     assert read_vectors({"time": [0, 1], "x": [0.0, 1.0]}).names == ("x",)
     with pytest.raises(ValueError, match=r"which columns .*state.* x, v"):
         read_vectors(rows, sequence="run")

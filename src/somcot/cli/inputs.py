@@ -238,9 +238,14 @@ def _bin_spec(text: str, number: str) -> int | list[float]:
 
 
 def read_groups(
-    file: str, by: str, reading: Reading, reward: str | None = None, attributes: Sequence[str] = ()
+    file: str,
+    by: str,
+    reading: Reading,
+    reward: str | None = None,
+    attributes: Sequence[str] = (),
+    chosen: Sequence[str] | None = None,
 ) -> dict[Hashable, Samples]:
-    """The groups of one file: by a column, or by a period of its times."""
+    """The groups of one file: by a column, or by a period of its times; all, or those that are named."""
     from somcot.readers.tables.groups import FILE_OPTIONS, LEAST, split_table
 
     source = _identified(file, reading.format)
@@ -257,7 +262,7 @@ def read_groups(
         options["reward"] = reward
     if attributes:
         options["attributes"] = list(attributes)
-    groups = split_table(source, by, **options)
+    groups = split_table(source, by, groups=chosen, **options)
     if len(groups) < 2:
         (only,) = groups
         enough = f"only one group with {LEAST} or more transitions"
@@ -275,29 +280,17 @@ def read_two_groups(
     attributes: Sequence[str] = (),
 ) -> tuple[NamedProcess, NamedProcess]:
     """Two groups of one file: those that are named, or the only two."""
-    from somcot.readers.tables.groups import LEAST, PERIODS
+    from somcot.readers.tables.groups import PERIODS
 
-    groups = read_groups(file, by, reading, reward, attributes)
-    labels = {str(label): label for label in groups}
-    for name in chosen or ():
-        if name not in labels:
-            several = "," in name and all(part.strip() in labels for part in name.split(","))
-            remedy = "; a group is one value, so add a column that names several together" if several else ""
-            raise ValueError(
-                f"--groups: there is no group {name!r} with at least {LEAST} transitions; the groups are "
-                f"{listing(list(labels), 12)}{remedy}"
-            )
-    if chosen is None and len(groups) > 2:
+    groups = read_groups(file, by, reading, reward, attributes, chosen)
+    if len(groups) > 2:
         raise ValueError(
-            f"--by {by}: {len(groups)} groups, {listing(list(labels), 12)}; name two of them with --groups A B, or "
-            "compare all with somcot matrix"
+            f"--by {by}: {len(groups)} groups, {listing([str(label) for label in groups], 12)}; name two of them with "
+            "--groups A B, or compare all with somcot matrix"
         )
-    first, second = chosen or list(labels)
-    if first == second:
-        raise ValueError(f"--groups: {first!r} is named twice; name two groups")
     # A period explains itself; the value of a column does not.
     name = "{}" if by in PERIODS else f"{by} {{}}"
-    x, y = (NamedProcess(name.format(text), groups[labels[text]]) for text in (first, second))
+    x, y = (NamedProcess(name.format(label), samples) for label, samples in groups.items())
     return x, y
 
 

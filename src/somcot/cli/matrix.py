@@ -387,7 +387,7 @@ def drift(
         str,
         typer.Option(
             metavar="COLUMN|PERIOD",
-            help="day, week, month, weekday or hour of the --time column, or a column of labels.",
+            help="day, week, month, quarter, year, weekday or hour of the --time column, or a column of labels.",
         ),
     ],
     discount: SuggestedDiscount = None,

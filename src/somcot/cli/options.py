@@ -336,13 +336,12 @@ FileOrGroup = Annotated[
 By = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN|PERIOD", help="Split one file by a column, or by day, week, month, weekday or hour of --time."
+        metavar="COLUMN|PERIOD",
+        help="Split one file by a column, or by day, week, month, quarter, year, weekday or hour of --time.",
     ),
 ]
-Groups = Annotated[
-    tuple[str, str] | None,
-    typer.Option(metavar="A B", help="With --by: the two groups to compare, if there are more than two."),
-]
+_TWO_GROUPS = "With --by: the two groups to compare; A,C B compares the values A and C together with B."
+Groups = Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help=_TWO_GROUPS)]
 Cost = Annotated[
     str,
     typer.Option(
@@ -464,33 +463,36 @@ class StrataOptions:
     """``--strata`` and ``--paired-by``: the columns with the task of each sequence."""
 
     strata: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Task, segment or the like of each sequence: compare within it, with the same mix on all sides.",
+            help="Task, segment or the like of each sequence: compare within it, with the same mix on all sides; "
+            "repeat the option to combine several columns.",
         ),
     ] = None
     paired_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Task of each sequence, if the same tasks were run on all sides."),
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Task of each sequence, if the same tasks were run on all sides; may be repeated."
+        ),
     ] = None
 
     @property
     def columns(self) -> list[str]:
         """The columns that readers have to keep."""
-        return [column for column in (self.strata, self.paired_by) if column is not None]
+        return list(dict.fromkeys([*(self.strata or ()), *(self.paired_by or ())]))
 
     @property
     def flag(self) -> str:
         """The option in use."""
-        return "--strata" if self.strata is not None else "--paired-by"
+        return "--strata" if self.strata else "--paired-by"
 
     def arguments(self, vectors: bool = False) -> dict[str, Any]:
         """Arguments of the library, those in use only."""
         if self.columns and vectors:
             raise ValueError(f"{self.flag}: not together with --cells; pass the labels in Python, or bin the columns")
         given = {"strata": self.strata, "paired_by": self.paired_by}
-        return {name: column for name, column in given.items() if column is not None}
+        return {name: columns[0] if len(columns) == 1 else tuple(columns) for name, columns in given.items() if columns}
 
     def check(self, x: NamedProcess, y: NamedProcess) -> dict[str, str]:
         """Refuse what the library would refuse, with the names of the files instead of x and y; else, what there is."""
@@ -510,7 +512,8 @@ class StrataOptions:
                         f"{self.flag}: {name} was written without {column!r} (attributes: {known}); write the baseline "
                         f"with --attribute {column}"
                     )
-        found = strata_of((x.value, y.value), self.strata, self.paired_by, names=names_of(x, y))
+        given = {"strata": None, "paired_by": None} | self.arguments()
+        found = strata_of((x.value, y.value), **given, names=names_of(x, y))
         return {} if found is None else {"compared_within": found.described(names_of(x, y))}
 
 

@@ -13,9 +13,10 @@ from somcot.cells import Cells, PointCost, circular_mean, embedded, kmeans, wrap
 from somcot.inference import permutation
 from somcot.inference.model import SATURATED, fit, saturation
 from somcot.inference.permutation import SameProcessResult
-from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
+from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.checks import check_count, check_discount, check_rng, real_array
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.trajectories import Trajectories
 

@@ -19,9 +19,10 @@ from somcot.cells import Cells, Continuous, MapFit, PointCost, Resolution, Twin
 from somcot.continuous.discretise import check_recordings, discretise, scale_of
 from somcot.continuous.moments import Ground, Registration, Space, blocks
 from somcot.continuous.routes import Answer, Question, answer
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_discount, check_flag, check_rng
 from somcot.plumbing.errors import DataWarning, warn
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.result import ConfidenceInterval, Estimate, Result, Status
 from somcot.solvers import METHODS

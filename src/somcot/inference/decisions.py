@@ -34,10 +34,11 @@ from somcot.inference.permutation import Groups, SameProcessResult
 from somcot.inference.statistics import PowerCurve, PowerPoint, bracketed, permute
 from somcot.inference.strata import discount_for
 from somcot.inference.units import SEQUENCES, WholeSequences
-from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.checks import check_discount, check_number, check_positive, check_rng, check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note, collected
 from somcot.plumbing.records import view
 from somcot.plumbing.text import figure

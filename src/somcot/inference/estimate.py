@@ -43,10 +43,10 @@ from somcot.inference.row_tests import contribution_inputs
 from somcot.inference.statistics import Expansion
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_confidence, check_count, check_flag, check_positive, check_rng
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning, warn
-from somcot.plumbing.memory import MemoryLimitError
+from somcot.plumbing.memory import MemoryLimitError, one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data, Problem, Process
@@ -296,10 +296,10 @@ def estimate(
         What is permuted and halved. "sequences": whole sequences, valid for data with memory. "blocks": pieces of few
         long recordings. "transitions": single transitions from the same state, valid for Markov chains only. "auto":
         sequences if both recordings have at least 10, otherwise blocks; transitions for Counts and independent samples.
-    strata : str or pair of sequences, optional
-        The task of each sequence: the name of an attribute, or labels ``(of_x, of_y)``. Sequences are permuted and
-        halved within strata, and weighted so that both sides have the same mix.
-    paired_by : str or pair of sequences, optional
+    strata : str, list of str or pair of sequences, optional
+        The task of each sequence: an attribute, several to be combined, or labels ``(of_x, of_y)``. Sequences are
+        permuted and halved within strata, and weighted so that both sides have the same mix.
+    paired_by : str, list of str or pair of sequences, optional
         The same for tasks drawn at random and run on both sides; see `somcot.inference.strata`.
     threads : int, optional
         One per core by default; the result does not depend on it.

@@ -13,9 +13,10 @@ from somcot.compile.jit import kernel
 from somcot.core.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
 from somcot.inference.statistics import RowMoments, RowTests
-from somcot.plumbing.arrays import Floats, Ints, one_blas_thread
+from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import warn
 from somcot.plumbing.linear_systems import CLOSE
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note, relayed
 from somcot.problem import ChainOrData, Data, UnitProblem
 from somcot.recorded.stationary import slopes, with_long_run_start

@@ -33,10 +33,11 @@ from somcot.inference.statistics import (
 )
 from somcot.inference.strata import Strata, pair_or_list, strata_of
 from somcot.inference.units import Engine, WholeSequences, chosen_engine
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_rng, check_text
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.html import Table, card, histogram
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.plumbing.text import figure, lower_end, meter, shown_pvalue
 from somcot.problem import Data

@@ -32,7 +32,7 @@ from somcot.recorded.counts import Counts, known_starts_differ
 from somcot.recorded.labels import listing
 from somcot.samples import Samples
 
-__all__ = ["Strata", "attached", "check_recordings", "discount_for", "pair_or_list", "strata_of"]
+__all__ = ["Strata", "attached", "attribute_names", "check_recordings", "discount_for", "pair_or_list", "strata_of"]
 
 _LISTED = 5  # labels named in an error
 
@@ -52,7 +52,7 @@ class Strata:
     paired : bool
         Whether strata are tasks drawn at random, which half-samples keep or leave out as a whole.
     name : str or None
-        The attribute that defines the strata.
+        The attribute that defines the strata, or several, joined by commas.
     """
 
     codes: tuple[Ints, ...]
@@ -241,7 +241,8 @@ _Names = Sequence[str]
 def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: _Names = ("x", "y")) -> Strata | None:
     """Check the arguments ``strata`` and ``paired_by``; None if neither is given.
 
-    Each is the name of an attribute of the sequences, or one sequence of labels for each recording.
+    Each is the name of an attribute of the sequences, a list of such names, whose combinations are the strata, or one
+    sequence of labels for each recording.
 
     Examples
     --------
@@ -274,7 +275,7 @@ def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: 
     rank = np.empty(len(known), dtype=np.int64)
     rank[[known[label] for label in order]] = np.arange(len(known))
     ranked = tuple(rank[side] for side in codes)
-    column = value if isinstance(value, str) else None
+    column = ", ".join(attribute_names(value) or ()) or None
     found = Strata.of(ranked, tuple(order), paired=paired_by is not None, name=column)
     # With ranked labels, so that the error lists them in a stable order.
     _refuse_one_sided(argument, found, names)
@@ -283,9 +284,33 @@ def strata_of(recordings: Sequence[object], strata: Any, paired_by: Any, names: 
     return found
 
 
-def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names) -> list[list[Hashable]]:
-    """The label of each sequence of each recording."""
+def attribute_names(value: object) -> tuple[str, ...] | None:
+    """The attributes that define strata: one or several names; None for labels.
+
+    Examples
+    --------
+    >>> attribute_names("task"), attribute_names(["model", "task"]), attribute_names((["a"], ["b"]))
+    (('task',), ('model', 'task'), None)
+    """
     if isinstance(value, str):
+        return (value,)
+    several = isinstance(value, (list, tuple)) and bool(value) and all(isinstance(name, str) for name in value)
+    return tuple(value) if several else None  # type: ignore[arg-type]
+
+
+def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names) -> list[list[Hashable]]:
+    """The label of each sequence of each recording; combinations of labels if there are several attributes."""
+    several = attribute_names(value)
+    if several is not None and len(several) > 1:
+        if len(set(several)) < len(several):
+            raise TypeError(
+                f"{argument}: found {listing(several, _LISTED)}, expected different attributes of the sequences, or a "
+                "pair (of_x, of_y) with one label for each sequence"
+            )
+        of_each = [_labels(argument, name, samples, names) for name in several]
+        return [list(zip(*sides, strict=True)) for sides in zip(*of_each, strict=True)]
+    if several is not None:
+        (value,) = several
         sides: Sequence[Any] = [
             _attribute(argument, value, side, name) for side, name in zip(samples, names, strict=True)
         ]
@@ -293,8 +318,8 @@ def _labels(argument: str, value: Any, samples: Sequence[Samples], names: _Names
         sides = value
     else:
         raise TypeError(
-            f"{argument}: found {type(value).__name__}, expected the name of an attribute of the sequences, or a pair "
-            "(of_x, of_y) with one label for each sequence"
+            f"{argument}: found {type(value).__name__}, expected the name of an attribute of the sequences, a list of "
+            "names, or a pair (of_x, of_y) with one label for each sequence"
         )
     labels = []
     for side, recording, name in zip(sides, samples, names, strict=True):
@@ -349,18 +374,20 @@ def _refuse_one_sided(argument: str, strata: Strata, names: _Names) -> None:
             )
 
 
-def attached(argument: str, value: Any, recordings: Mapping[Any, Any]) -> tuple[str | None, dict[Any, Any]]:
-    """The name of an attribute and recordings that have it, for comparisons of many; labels become an attribute.
+def attached(
+    argument: str, value: Any, recordings: Mapping[Any, Any]
+) -> tuple[str | tuple[str, ...] | None, dict[Any, Any]]:
+    """The names of attributes and recordings that have them, for comparisons of many; labels become an attribute.
 
-    `value` is the name of an attribute, a mapping of the label of each recording to the labels of its sequences, or
-    None.
+    `value` is the name of an attribute, a list of names, a mapping of the label of each recording to the labels of its
+    sequences, or None.
     """
-    if value is None or isinstance(value, str):
-        return value, dict(recordings)
+    if value is None or attribute_names(value) is not None:
+        return (value if value is None or isinstance(value, str) else tuple(value)), dict(recordings)
     if not isinstance(value, Mapping) or set(value) != set(recordings):
         raise TypeError(
-            f"{argument}: found {type(value).__name__}, expected the name of an attribute, or a mapping with one "
-            f"sequence of labels for each of {listing(list(recordings), _LISTED)}"
+            f"{argument}: found {type(value).__name__}, expected the name of an attribute, a list of names, or a "
+            f"mapping with one sequence of labels for each of {listing(list(recordings), _LISTED)}"
         )
     changed = {}
     for label, recording in recordings.items():

@@ -22,7 +22,8 @@ import numpy as np
 from somcot.chains import MarkovChain, Support
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
 from somcot.inference.strata import Strata
-from somcot.plumbing.arrays import Codes, Floats, Ints, one_blas_thread
+from somcot.plumbing.arrays import Codes, Floats, Ints
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts, disputed_ends

@@ -213,8 +213,8 @@ def drift(
         Seed; None uses a fixed one.
     progress : bool
         Show a progress line on standard error.
-    strata, paired_by : str or mapping of label to labels, optional
-        As for `same_process`: the name of an attribute of the sequences, or for each period the label of each sequence.
+    strata, paired_by : str, list of str or mapping of label to labels, optional
+        As for `same_process`: names of attributes of the sequences, or for each period the label of each sequence.
 
     Returns
     -------

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.clocks import Clock
 from somcot.core.pairs import cut, thread_count
-from somcot.inference.strata import attached
+from somcot.inference.strata import attached, attribute_names
 from somcot.many.members import Member, cost_between
 from somcot.many.plan import ORDINARY, JobPlan, MatrixSettings, prepare, units_of
 from somcot.many.record import INTERRUPTED, DistanceMatrix, Reason, failure_notes
@@ -302,9 +302,9 @@ def distance_matrix(
         False: refuse an existing checkpoint.
     progress : bool
         Show a progress line on standard error.
-    strata, paired_by : str or mapping of label to labels, optional
-        As for `same_process`: the name of an attribute of the sequences, or for each process the label of each
-        sequence. Each pair of recordings gets the mix of the two.
+    strata, paired_by : str, list of str or mapping of label to labels, optional
+        As for `same_process`: names of attributes of the sequences, or for each process the label of each sequence.
+        Each pair of recordings gets the mix of the two.
 
     Returns
     -------
@@ -326,9 +326,9 @@ def distance_matrix(
     began = time.perf_counter()
     grouping: dict[str, Any] = {}
     for name, value in (("strata", strata), ("paired_by", paired_by)):
-        if value is not None and not isinstance(value, str):
+        if value is not None and attribute_names(value) is None:
             processes, others, value = _with_labels(name, value, processes, others)
-        grouping[name] = value
+        grouping[name] = tuple(value) if isinstance(value, list) else value
     clock = Clock.chosen(discount, horizon, rate, total)
     settings = MatrixSettings(
         clock.discount, method, confidence, simultaneous, tests, seed_of(rng), clock=clock, **grouping
@@ -339,7 +339,7 @@ def distance_matrix(
     return replace(distances, seconds=time.perf_counter() - began)
 
 
-def _with_labels(name: str, value: Any, processes: Any, others: Any) -> tuple[Any, Any, str | None]:
+def _with_labels(name: str, value: Any, processes: Any, others: Any) -> tuple[Any, Any, Any]:
     """Processes whose sequences have the labels as an attribute, and its name."""
     if others is not None:
         raise ValueError(f"{name}: with others, name an attribute of the sequences instead of passing labels")

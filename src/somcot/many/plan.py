@@ -15,7 +15,7 @@ from somcot.clocks import Clock
 from somcot.core.pairs import thread_count
 from somcot.inference.intervals import PERMUTATIONS, Bar
 from somcot.inference.statistics import Expansion
-from somcot.inference.strata import strata_of
+from somcot.inference.strata import attribute_names, strata_of
 from somcot.inference.units import chosen_engine
 from somcot.many.members import (
     Cost,
@@ -75,8 +75,8 @@ class MatrixSettings(NamedTuple):
     seed: int
     symmetric: bool = False
     n_joint: int = 1
-    strata: str | None = None
-    paired_by: str | None = None
+    strata: str | tuple[str, ...] | None = None
+    paired_by: str | tuple[str, ...] | None = None
     clock: Clock | None = None
 
     @property
@@ -93,7 +93,7 @@ class MatrixSettings(NamedTuple):
 
     @property
     def grouping(self) -> dict[str, Any]:
-        """The attribute that defines strata or pairs, as an argument of `distance`; empty without."""
+        """The attributes that define strata or pairs, as an argument of `distance`; empty without."""
         given = {"strata": self.strata, "paired_by": self.paired_by}
         return {name: attribute for name, attribute in given.items() if attribute is not None}
 
@@ -165,7 +165,7 @@ class JobPlan:
                     digest.update(np.ascontiguousarray(array).tobytes())
             if member.vectors is not None:
                 digest.update(np.ascontiguousarray(member.vectors.points).tobytes())
-            for attribute in settings.grouping.values():
+            for attribute in (name for names in settings.grouping.values() for name in attribute_names(names) or ()):
                 labels = getattr(member.process, "episode_attributes", {}).get(attribute, np.empty(0))
                 digest.update(repr(labels.tolist()).encode())  # the text of an array leaves out its middle
         digest.update(repr(settings.grouping).encode() if settings.grouping else b"")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from somcot.inference.estimate import EstimateDetails
-from somcot.inference.strata import attached
+from somcot.inference.strata import attached, attribute_names
 from somcot.many.matrix import seed_of
 from somcot.many.members import labelled
 from somcot.many.plan import JobPlan, MatrixSettings, prepare
@@ -122,8 +122,8 @@ def select_model(
         As for `distance_matrix`; rows of the cost are the states of the data.
     confidence : float
         Level of the intervals and of the confidence set.
-    strata, paired_by : str or mapping of label to labels, optional
-        As for `same_process`, if all candidates are recordings: the name of an attribute of the sequences, or for each
+    strata, paired_by : str, list of str or mapping of label to labels, optional
+        As for `same_process`, if all candidates are recordings: names of attributes of the sequences, or for each
         candidate, and for ``"data"``, the label of each sequence.
 
     Returns
@@ -175,7 +175,9 @@ def prepare_selection(
     labelled_candidates = labelled("candidates", candidates)
     grouping = {"strata": strata, "paired_by": paired_by}
     for name, value in grouping.items():
-        if value is not None and not isinstance(value, str):
+        if isinstance(value, list) and attribute_names(value) is not None:
+            grouping[name] = tuple(value)
+        elif value is not None and attribute_names(value) is None:
             if "data" in labelled_candidates:
                 raise ValueError(f"{name}: a candidate is called 'data' too; rename it, or name an attribute")
             grouping[name], changed = attached(name, value, {"data": data, **labelled_candidates})

@@ -14,8 +14,9 @@ import numpy as np
 import somcot
 from somcot.chains import MarkovChain
 from somcot.paper.experiment import Report
-from somcot.plumbing.arrays import Floats, one_blas_thread
+from somcot.plumbing.arrays import Floats
 from somcot.plumbing.errors import ConvergenceWarning, DataWarning, UnseenStateWarning
+from somcot.plumbing.memory import one_blas_thread
 from somcot.samples import Samples
 
 if TYPE_CHECKING:

@@ -363,6 +363,16 @@ CATALOGUE: dict[str, Kind] = {
         "is fixed. Raise the matrix to a power if you need a longer lag."),
     "single-rows": Kind(INFO, "{share} sequences have a single row, hence no step, and were dropped",
         "A sequence needs two rows to have a transition. If single rows are many, check the sequence column."),
+    "mostly-single-rows": Kind(CAUTION, "{share} sequences have a single row, hence no step, and were dropped; if "
+        "{column!r} numbers rows instead of identifying sequences, name another column: [[sequence=COLUMN]]",
+        "A sequence needs two rows to have a transition. If most have one, the wrong column was probably taken."),
+    "one-sequence": Kind(CAUTION, "no column that identifies sequences was recognised, so all rows are one sequence; "
+        "if one of {columns} does, name it: [[sequence=COLUMN]]",
+        "The last row of one user or case is then followed by the first of the next, and intervals are those of one "
+        "long recording. If the table is one recording, this is right."),
+    "constant-sequence": Kind(INFO, "column {column!r} has the same value in all rows, so they are one sequence; if "
+        "one of {columns} identifies sequences, name it: [[sequence=COLUMN]]",
+        "This is right for a single recording. Otherwise, the column describes all sequences together."),
     "untried-actions": Kind(CAUTION, "{share} actions were never tried, the first in state {state} action {action}; "
         "they are assumed to stay there and earn nothing",
         "A decision process needs every action in every state. Actions without data are taken as useless, which makes "
@@ -417,8 +427,8 @@ CATALOGUE: dict[str, Kind] = {
     "no-state-column": Kind(ERROR, "which column is the state? Pass [[state=COLUMN]]; {columns}",
         "No column is called state or concept:name, the names that are recognised. Name the column whose "
         "values are the states of the process. Several columns together can be one state."),
-    "several-columns": Kind(ERROR, "there is no column {name}; {columns}; name several one by one: [[state=['A', "
-        "'B']]]",
+    "several-columns": Kind(ERROR, "there is no column {name}; {columns}; name several one by one, as in "
+        "[[state=['A', 'B']]]",
         "A comma in the name suggests that several columns are meant. Name each of them."),
     "which-coordinates": Kind(ERROR, "which columns are the state? Pass [[state=x,y]], some of {columns}",
         "A recording of real vectors needs the columns with its coordinates. Several could be meant."),
@@ -433,17 +443,14 @@ CATALOGUE: dict[str, Kind] = {
         "The entries of this column are lists, and a list cannot be a label. Coordinates are real vectors."),
     "missing-time": Kind(ERROR, "{place}, column {column!r}: the entry is missing ({value}); fill it in or remove the "
         "row, or keep the order of the file: [[time='file']]",
-        "Rows are sorted by time, and this row has none. If the file is in order already, the time column is not "
-        "needed."),
+        "Rows are sorted by time, and this row has none. If the file is in order already, no time column is needed."),
     "frames-not-whole": Kind(ERROR, "trajectory {i}, frame {frame} is {value}, {n} frame(s) (is|are) not whole "
         "numbers; assign frames to states first, and use -1 for unassigned ones, or keep real numbers: "
         "[[readers.read_vectors]]",
-        "Discrete trajectories hold the number of a state in each frame. Real coordinates must be clustered first, or "
-        "compared as real vectors."),
+        "Discrete trajectories hold numbers of states. Cluster real coordinates first, or compare them as vectors."),
     "not-trajectories": Kind(ERROR, "{n} dimension(s) of {dtype}, expected trajectories: one or two dimensions of "
         "whole numbers, or keep real numbers: [[readers.read_vectors]]",
-        "An array of discrete trajectories has one or two dimensions of state numbers. Arrays of real coordinates are "
-        "read as real vectors."),
+        "Arrays of discrete trajectories have one or two dimensions. Arrays of real coordinates are read as vectors."),
     "period-without-times": Kind(ERROR, "a {period} is cut out of times; pass [[time=COLUMN]], one of: {columns} (none "
         "has a usual name, such as {usual})",
         "Splitting by day, week or month needs a column with times. Name it."),
@@ -457,11 +464,9 @@ CATALOGUE: dict[str, Kind] = {
         "A gap is a pause between two rows, which needs the time of each row. Name the column with the times."),
     "row-without-state": Kind(ERROR, "{place} has no {state} ({n:,} such row(s)); fill it in, remove it, or pass "
         "[[missing='cut']]",
-        "A missing state would join two states that did not follow each other. Cutting ends the sequence there and "
-        "starts a new one after it."),
+        "A missing state would join two states that did not follow each other. Cutting starts a new sequence there."),
     "missing-values": Kind(ERROR, "row {row}, coordinate {column} is NaN; pass [[gaps='cut']] to cut the episode there",
-        "A missing value would join two rows that did not follow each other. Cutting ends the episode there and starts "
-        "a new one after it."),
+        "A missing value would join two rows that did not follow each other. Cutting starts a new episode after it."),
     "unknown-lifecycle": Kind(ERROR, "no event has the lifecycle {lifecycle}; the log has {kinds}: pass one of them, "
         "or [[lifecycle='all']]",
         "Events of a log say whether an activity was started, completed, and so on. None of them is of the requested "
@@ -491,8 +496,7 @@ CATALOGUE: dict[str, Kind] = {
         "Discretising first gives ordinary recordings, without these corrections."),
     "needs-episodes": Kind(ERROR, "[[{purpose}]]: needs whole episodes, which Counts do not store; pass the Samples, "
         "or leave it out",
-        "Counts hold how often each transition was made, not the episodes. Resampling whole episodes needs the "
-        "recording itself."),
+        "Counts hold how often each transition was made. Resampling whole episodes needs the recording itself."),
     "unknown-cost": Kind(ERROR, "found {cost!r}, expected an array, a function of x and y, or one of {known}{hint}",
         "A cost can be given by name. This is none of the names. A matrix is passed as an array or an existing file."),
     "no-attributes": Kind(ERROR, "has no attributes; read a graph, or make a chain: MarkovChain(..., attributes=...)",
@@ -511,8 +515,7 @@ CATALOGUE: dict[str, Kind] = {
         "The compressed file cannot be unpacked to its end. Usually a download or a copy was interrupted."),
     "day-or-month": Kind(ERROR, "column {column!r} holds dates such as {example}, in which day and month could be "
         "exchanged; say which comes first: [[time_format='day-first']] or [[time_format='month-first']]",
-        "No date of the column has a number above 12 in one of the two places, so nothing shows their order. A wrong "
-        "guess would reorder the events."),
+        "No date of the column has a number above 12, which would show the order. A wrong guess would reorder events."),
     "columns-chosen": Kind(INFO, "columns were chosen by their names: {columns}; name others with [[state=COLUMN]], "
         "[[sequence=COLUMN]] and [[time=COLUMN]] ([[time='file']] keeps the order of the file)",
         "Columns that are not named are recognised by usual names such as activity, case_id, session_id or timestamp. "
@@ -535,8 +538,7 @@ CATALOGUE: dict[str, Kind] = {
         "Numbers of this size are usually times since 1970, and periods need dates."),
     "no-sessions": Kind(ERROR, "{found}; expected sessions of an agent with tool calls; a table of events in JSON is "
         "read with [[format='json']] or [[format='jsonl']]",
-        "The file looks like a recording of an agent, but no tool call was found in it. Sessions of text alone have no "
-        "sequence of calls to compare."),
+        "The file looks like a recording of an agent, but without tool calls there is no sequence to compare."),
     "files-left-out": Kind(CAUTION, "{n:,} file(s) (was|were) left out, the first is {file} ({why})",
         "Summaries and settings are no loss, damaged sessions are. Look at the first one."),
     "broken-lines": Kind(CAUTION, "{n:,} line(s) (is|are) cut short or not valid JSON and (was|were) left out",

@@ -50,6 +50,7 @@ def join(
     rewards: Floats | None = None,
     times: EventTimes | None = None,
     source: str,
+    sequence: str | None = None,
 ) -> Samples:
     """Turn concatenated sequences into episodes.
 
@@ -69,6 +70,8 @@ def join(
         Time of each entry.
     source : str
         Name of the data in messages.
+    sequence : str, optional
+        The column that identifies sequences, for messages.
 
     Examples
     --------
@@ -79,7 +82,7 @@ def join(
     lengths = np.diff(begins, append=begins.dtype.type(len(codes)))
     # A sequence of one row has no step. It is counted and reported, not dropped silently.
     kept = lengths >= 2
-    _report_short(source, len(lengths), int(np.count_nonzero(kept)))
+    _report_short(source, len(lengths), int(np.count_nonzero(kept)), sequence)
     ends = np.full(len(lengths), terminated) if isinstance(terminated, bool) else terminated
     inside = np.ones(len(codes), dtype=np.bool_)
     # Everything but the last row of a sequence is a `now`, everything but the first a `following`; sequences of one row
@@ -101,11 +104,17 @@ def join(
     )
 
 
-def _report_short(source: str, n_given: int, n_kept: int) -> None:
+def _report_short(source: str, n_given: int, n_kept: int, sequence: str | None) -> None:
+    of = f" of column {sequence!r}" if sequence is not None else ""
     if n_kept == 0:
-        raise ValueError(Note("no-step", source, sequences=f" (of {n_given} sequence(s))"))
-    if n_kept < n_given:
-        warn(Note("single-rows", source, share=Share(n_given - n_kept, n_given)), DataWarning)
+        raise ValueError(Note("no-step", source, sequences=f" (of {n_given} sequence(s){of})"))
+    if n_kept >= n_given:
+        return
+    share = Share(n_given - n_kept, n_given)
+    if sequence is None or 2 * share.n <= n_given:
+        warn(Note("single-rows", source, share=share), DataWarning)
+    else:
+        warn(Note("mostly-single-rows", source, share=share, column=sequence), DataWarning)
 
 
 # --- Episodes of observations as `Samples`: labels or bins, absorbing ends

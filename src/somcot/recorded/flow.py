@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain
-from somcot.plumbing.arrays import Array, Floats, one_blas_thread
+from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import (
     DENSE_LIMIT,
     check_count,
@@ -39,6 +39,7 @@ from somcot.plumbing.checks import (
 )
 from somcot.plumbing.errors import ConvergenceWarning, warn
 from somcot.plumbing.linear_systems import solve_definite
+from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 
 if TYPE_CHECKING:

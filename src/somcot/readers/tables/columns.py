@@ -20,7 +20,7 @@ from somcot.readers.xes import ACTIVITY, CASE, TIME
 
 __all__ = [
     "MISSING_TEXTS", "USUAL", "ColumnNames", "ColumnRoles", "Growing", "LabelColumn", "RunColumn", "check_present",
-    "is_arrow", "is_whole", "plain", "texts_of", "usual_column",
+    "folded", "is_arrow", "is_whole", "plain", "texts_of", "usual_column",
 ]  # fmt: skip
 
 
@@ -121,11 +121,12 @@ def usual_column(header: ColumnNames, role: str) -> str | None:
         return defaults[role]
     exact = next((name for name in USUAL[role] if name in header.columns), None)
     # Reversed, so that of equal names the first wins.
-    known = {_folded(name): name for name in reversed(header.columns)}
-    return exact or next((known[_folded(name)] for name in USUAL[role] if _folded(name) in known), None)
+    known = {folded(name): name for name in reversed(header.columns)}
+    return exact or next((known[folded(name)] for name in USUAL[role] if folded(name) in known), None)
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """A name regardless of case, blanks, dots and hyphens."""
     return name.strip().casefold().replace(" ", "_").replace(".", "_").replace("-", "_")
 
 

@@ -23,6 +23,7 @@ from somcot.readers.tables.batches import open_table
 from somcot.readers.tables.columns import LabelColumn
 from somcot.readers.tables.event_tables import roles_of
 from somcot.readers.tables.numbers_and_times import NumberColumn
+from somcot.readers.tables.rows import note_one_sequence
 from somcot.readers.tables.streaming_counts import (
     BackInTimeError,
     Named,
@@ -161,6 +162,7 @@ class _File:
         self.table, self.ended = table, roles.terminated
         named = roles.state, roles.sequence, roles.time, roles.reward
         self.columns = roles_of(table, *named, terminated=False, time_format=roles.time_format)
+        note_one_sequence(table, self.columns)
         # One table of labels for all blocks, so that codes stay valid.
         self.labels = LabelColumn(table.name, self.columns.state[0], is_text=table.is_text)
         self.pairs: list[PairCounts] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from somcot.readers.tables.event_tables import bin_specs, classified, collected,
 from somcot.readers.tables.numbers_and_times import NumberColumn, moments
 from somcot.readers.tables.rows import Columns, Order, TableOptions
 from somcot.readers.tables.state_labels import check_binning
+from somcot.recorded.labels import listing
 from somcot.recorded.recording import RewardSums
 from somcot.samples import Samples
 
@@ -27,6 +28,7 @@ __all__ = ["FILE_OPTIONS", "LEAST", "PERIODS", "split_periods", "split_table"]
 
 LEAST = 30  # transitions; smaller groups are left out
 FILE_OPTIONS = ("format", "encoding", "delimiter", "lifecycle", "table", "query", "wide", "state_rules")
+GroupNames = Sequence[Hashable] | Mapping[str, Sequence[Hashable]]
 _ROLES = ("state", "sequence", "time", "reward", "terminated", "time_format")
 
 
@@ -53,6 +55,8 @@ PERIODS: dict[str, Period] = {
     "day": Period(_DAY, lambda moment: moment.date().isoformat()),
     "week": Period(_DAY, lambda moment: _week(moment.date())),
     "month": Period(_DAY, lambda moment: f"{moment.year:04d}-{moment.month:02d}"),
+    "quarter": Period(_DAY, lambda moment: f"{moment.year:04d}-Q{(moment.month + 2) // 3}"),
+    "year": Period(_DAY, lambda moment: f"{moment.year:04d}"),
     "weekday": Period(_DAY, lambda moment: _WEEKDAYS[moment.weekday()], lambda moment: moment.weekday()),
     "hour": Period(_HOUR, lambda moment: f"{moment.hour:02d}", lambda moment: moment.hour),
 }
@@ -83,7 +87,9 @@ def _buckets(source: str, column: NumberColumn, by: str) -> tuple[NDArray[np.int
 # --- One table with several processes
 
 
-def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) -> dict[Hashable, Samples]:
+def split_table(
+    data: object, by: str, *, groups: GroupNames | None = None, least: int = LEAST, **options: Any
+) -> dict[Hashable, Samples]:
     """Read a table that contains several processes: one for each value of a column (country, version) or each period.
 
     Parameters
@@ -92,11 +98,15 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
         As for `from_table`, an event log as for `from_xes`, or traces as for `from_traces`.
     by : str
         The column that identifies processes; in event logs, for example ``case:NAME``. Or a period: "day", "week"
-        (starting on Monday), "month", "weekday" or "hour" of the times in the column `time`, in UTC if they have a
-        time zone. A column of that name takes precedence. A sequence is split where the column changes, and a note says
-        how often; it belongs to the period in which it starts.
+        (starting on Monday), "month", "quarter", "year", "weekday" or "hour" of the times in the column `time`, in UTC
+        if they have a time zone. A column of that name takes precedence. A sequence is split where the column changes,
+        and a note says how often; it belongs to the period in which it starts.
+    groups : sequence of values or mapping of str to sequences, optional
+        The groups to keep, in this order; all by default. A group is a value, several values joined by commas, as in
+        ``["basic,trial", "premium"]``, or, in a mapping, a name and a list of values. Values are compared as text.
     least : int
-        Groups with fewer transitions are left out, with a `DataWarning` that lists them.
+        Groups with fewer transitions are left out, with a `DataWarning` that lists them; refused if they are named in
+        `groups`.
     **options
         Options of `from_table`, `from_xes` or `from_traces`, the same for all groups.
 
@@ -111,11 +121,15 @@ def split_table(data: object, by: str, *, least: int = LEAST, **options: Any) ->
     >>> {week: samples.n_transitions for week, samples in split_table(log, "week", sequence="user", state="page",
     ...                                                               least=1).items()}
     {1: 1, 2: 2}
+    >>> list(split_table(log, "week", groups={"both": [1, 2]}, sequence="user", state="page", least=1))
+    ['both']
     """
-    return _split(data, by, whole=False, least=least, **options)
+    return _split(data, by, whole=False, groups=groups, least=least, **options)
 
 
-def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) -> dict[Hashable, Samples]:
+def _split(
+    data: object, by: str, *, whole: bool, groups: GroupNames | None = None, least: int, **options: Any
+) -> dict[Hashable, Samples]:
     """The groups of a table; with `whole`, sequences belong to the group of their first row, as for periods."""
     if not isinstance(by, str):
         raise TypeError(f"by: found {by!r}, expected the name of a column, or {', '.join(map(repr, PERIODS))}")
@@ -163,7 +177,57 @@ def _split(data: object, by: str, *, whole: bool, least: int, **options: Any) ->
         times = extra or columns.time
         assert times is not None
         group, labels = _buckets(table.name, times, by)
-    return _parted(table.name, by, columns, (group, labels), table_options, binning, least, whole=whole and several)
+    if groups is not None:
+        group, labels = _joined(table.name, by, group, labels, groups)
+    return _parted(
+        table.name, by, columns, (group, labels), table_options, binning, least, whole=whole and several,
+        named=groups is not None,
+    )  # fmt: skip
+
+
+def _joined(
+    name: str, by: str, codes: Array, labels: list[Hashable], groups: GroupNames
+) -> tuple[Array, list[Hashable]]:
+    """The group of each row where several values form one, and the groups; values in none have codes after these."""
+    places = {str(label): k for k, label in enumerate(labels)}
+    named = _named_groups(groups, places)
+    of_value: dict[str, str] = {}
+    for group, values in named.items():
+        for value in values:
+            if value not in places:
+                raise ValueError(
+                    f"groups: {name} has no value {value!r} of {by!r}; the values are {listing(list(places), 12)}"
+                )
+            if of_value.setdefault(value, group) != group:
+                raise ValueError(f"groups: {value!r} is in {of_value[value]!r} and in {group!r}; put it into one group")
+    order: list[Hashable] = [labels[places[g]] if values == [g] else g for g, values in named.items()]
+    number = {group: k for k, group in enumerate(named)}
+    target = [number[of_value[v]] if v in of_value else len(named) + k for v, k in places.items()]
+    return np.array(target, dtype=np.int64)[codes], order
+
+
+def _named_groups(groups: GroupNames, places: Mapping[str, int]) -> dict[str, list[str]]:
+    """The values of each group, as text."""
+    if isinstance(groups, (str, bytes)) or not isinstance(groups, (Mapping, Sequence)):
+        raise TypeError(
+            f"groups: found {groups!r}, expected a list of values, or a mapping of names to lists of values"
+        )
+    if isinstance(groups, Mapping):
+        named = {
+            str(group): [str(v) for v in ([values] if isinstance(values, str) else values)]
+            for group, values in groups.items()
+        }
+    else:
+        texts = [str(group) for group in groups]
+        twice = next((text for text in texts if texts.count(text) > 1), None)
+        if twice is not None:
+            raise ValueError(f"groups: {twice!r} is named twice; name different groups")
+        # A value may itself contain a comma.
+        named = {t: [t] if t in places else [part.strip() for part in t.split(",")] for t in texts}
+    empty = next((group for group, values in named.items() if not values), None)
+    if not named or empty is not None:
+        raise ValueError("groups: found none" if not named else f"groups: {empty!r} has no value; name at least one")
+    return named
 
 
 def _other(table: Table, by: str) -> str:
@@ -209,8 +273,12 @@ def _parted(
     least: int,
     *,
     whole: bool,
+    named: bool,
 ) -> dict[Hashable, Samples]:
-    """The groups of the rows, on the states that any of them has; with `whole`, no sequence is cut."""
+    """The groups of the rows, on the states that any of them has.
+
+    With `whole`, no sequence is cut; groups that are `named` must be large enough.
+    """
     codes, labels = groups
     try:
         # Split first and grouped afterwards, so that all groups have the same states.
@@ -227,6 +295,12 @@ def _parted(
     sizes = {label: int(lengths[episodes].sum()) for label, episodes in parts.items()}
     least = check_count("least", least, at_least=0)
     few = {label: n for label, n in sizes.items() if n < least}
+    if few and named:
+        label, n = next(iter(few.items()))
+        raise ValueError(
+            f"groups: {label!s} has {n:,} transitions, expected at least {least}; join several values: A,B, or name "
+            "another group"
+        )
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
@@ -293,8 +367,9 @@ def split_periods(
     data : path, frame or Arrow table
         As for `from_table`.
     by : str
-        A column, or a period: "day", "week" (starting on Monday), "month", "weekday" or "hour". A sequence belongs to
-        the period in which it starts; a table without sequences is one, which is cut where a period ends.
+        A column, or a period: "day", "week" (starting on Monday), "month", "quarter", "year", "weekday" or "hour". A
+        sequence belongs to the period in which it starts; a table without sequences is one, which is cut where a period
+        ends.
     time : str, optional
         As for `from_table`.
     least : int

@@ -17,10 +17,12 @@ from somcot.plumbing.notes import Note
 from somcot.plumbing.text import check_duration
 from somcot.readers.episodes import join
 from somcot.readers.tables import Array, Batch, Table
-from somcot.readers.tables.columns import ColumnRoles, LabelColumn, RunColumn
+from somcot.readers.tables.columns import USUAL, ColumnRoles, LabelColumn, RunColumn, folded
 from somcot.readers.tables.numbers_and_times import FlagColumn, NumberColumn
 from somcot.readers.tables.state_labels import Bins, fit_edges, join_rare, note_spellings, tidy_labels
+from somcot.readers.xes import CASE
 from somcot.recorded.counts import Start
+from somcot.recorded.labels import listing
 from somcot.recorded.recording import EventTimes, check_end, insert_after
 from somcot.samples import Samples
 
@@ -32,12 +34,15 @@ __all__ = [
     "check_gap",
     "finite",
     "gap_in_column",
+    "note_one_sequence",
 ]
 
 
 # --- Rows of a table collected by column
 
 BinSpec = int | ArrayLike
+# Columns that describe or number rows, so that they cannot be what identifies sequences.
+_OF_ROWS = {"", "reward", "terminated", "truncated", "done", "index", "row"}
 
 
 class Columns:
@@ -45,6 +50,7 @@ class Columns:
 
     def __init__(self, table: Table, roles: ColumnRoles, bins: Mapping[str, BinSpec]) -> None:
         self.source, self.roles, self.bins = table.name, roles, bins
+        self.others = note_one_sequence(table, roles)
         self.is_text, self.place = table.is_text, table.place
         self.state: dict[str, LabelColumn | NumberColumn] = {
             name: self._numbers(name) if name in bins else self._labels(name) for name in roles.state
@@ -105,6 +111,22 @@ class Columns:
         codes = np.full(len(values), -1, dtype=np.int64)
         codes[known] = places
         return codes, list(grid.labels_of(seen))
+
+
+def note_one_sequence(table: Table, roles: ColumnRoles) -> str:
+    """Columns that could identify sequences, for messages; a note if there are any and none does."""
+    # Formats that know their columns need no guess.
+    if table.defaults or roles.sequence == CASE:
+        return ""
+    usual = {*_OF_ROWS, *USUAL["state"], *USUAL["time"]}
+    left = [name for name in table.columns if name not in roles.wanted and folded(name) not in usual]
+    # Not the index of a frame that was written with it, nor columns whose parts are used.
+    used = [name.partition(mark)[0] for name in roles.wanted for mark in ".["]
+    left = [name for name in left if name not in used and not name.startswith("Unnamed: ")]
+    listed = listing([name[:40] for name in left], 12)
+    if left and roles.sequence is None:
+        warn(Note("one-sequence", table.name, columns=listed), DataWarning)
+    return listed
 
 
 def _combine(columns: list[Array], sizes: list[int]) -> tuple[Array, list[tuple[int, ...]]]:
@@ -233,6 +255,9 @@ class Order:
         self.begins[:1] = True
         if columns.sequence is not None:
             self._arrange(*columns.sequence.finish())
+            if columns.others and self.n > 1 and not self.begins[1:].any():
+                about = {"column": columns.roles.sequence, "columns": columns.others}
+                warn(Note("constant-sequence", self.source, **about), DataWarning)
         self.tied = np.zeros(0, np.int64)  # rows at the same time as the preceding one
         if columns.time is not None:
             self._sort_times()
@@ -370,7 +395,10 @@ class Order:
         codes, rewards = rows.codes, rows.rewards
         times = None if rows.moments is None else EventTimes(rows.moments, self._kind_of_times())
         del rows, begins, ended
-        return join(codes, starts, states, terminated=ends, rewards=rewards, times=times, source=self.source)
+        named = self.columns.roles.sequence
+        return join(
+            codes, starts, states, terminated=ends, rewards=rewards, times=times, source=self.source, sequence=named
+        )
 
     def _ends(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which rows terminate: those with a true flag, or only the last ones if it is constant in every sequence."""

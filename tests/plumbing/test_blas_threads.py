@@ -10,14 +10,15 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 import somcot
-from somcot.plumbing import arrays
-from somcot.plumbing.arrays import one_blas_thread
+from somcot.plumbing import memory
+from somcot.plumbing.arrays import Floats
+from somcot.plumbing.memory import one_blas_thread
 
 
 @pytest.fixture
 def blas() -> Iterator[ThreadpoolController]:
     """The BLAS libraries, with two threads each."""
-    arrays._blas.cache_clear()  # other tests may have loaded libraries since
+    memory._blas.cache_clear()  # other tests may have loaded libraries since
     controller = ThreadpoolController().select(user_api="blas")
     with controller.limit(limits=2):
         if n_threads(controller) != {2}:
@@ -81,7 +82,7 @@ def test_distances_of_vectors_run_on_one_thread(blas: ThreadpoolController) -> N
     x, y = (somcot.Trajectories.from_arrays(rng.normal(size=(20, 20, 1))) for _ in range(2))
     seen = []
 
-    def cost(a: arrays.Floats, b: arrays.Floats) -> arrays.Floats:
+    def cost(a: Floats, b: Floats) -> Floats:
         seen.append(n_threads(blas))
         return np.abs(a[:, 0][:, None] - b[:, 0][None, :])
 
