@@ -162,14 +162,13 @@ class Exchangeable:
     def shrunk(self, counts: Floats, kept: Floats) -> Draws:
         """Probabilities of many draws, (n_draws, 2, n_entries), with a share of the difference of each row kept."""
         support, share = self.engine.support, kept[:, self.engine.support.rows]
-        parted = self.engine.visits is not None
-        kernels = self.engine.kernels if parted else partial(row_shares, support)
+        kernels = partial(row_shares, support) if self.engine.visits is None else self.engine.kernels
         # Towards the pooled rows of the same draw, so that both sides contain the noise of that draw.
         centre = kernels(counts.sum(axis=1), self.centre)
         own = (kernels(counts[:, g], rows) for g, rows in enumerate(self.observed))
         p, q = (centre + share * (rows - centre) for rows in own)
         # Changed rows have another stationary distribution; on different states, it is a row as any other.
-        if self.engine.pooled.stationary and not parted:
+        if self.engine.pooled.stationary and self.engine.visits is None:
             p, q = (with_starts(support, drawn, rows) for drawn, rows in zip((p, q), self.observed, strict=True))
         return Draws(p, q)
 

@@ -28,7 +28,7 @@ from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts, disputed_ends
 from somcot.recorded.pair_counts import add_entries, locate_steps
-from somcot.recorded.stationary import starting_where_visited, visits_that_last
+from somcot.recorded.stationary import starting_where_visited
 from somcot.samples import Samples
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class WholeSequences:
     @cached_property
     def visits(self) -> Ints | None:
         """Visits of each state, if the stationary distributions of groups can be on different states; else None."""
-        return _visits(self.pooled, self.n_groups)
+        return self.pooled.visits_that_last if self.n_groups > 1 else None
 
     @cached_property
     def support(self) -> Support:
@@ -261,7 +261,6 @@ class SingleTransitions:
     observed : ndarray of int64, shape (n_groups, n_entries)
         Counts of each recording; 0 in the initial row if the initial distribution is known.
     visits : ndarray of int64, optional
-        As of `WholeSequences`.
     """
 
     pooled: Counts
@@ -277,7 +276,7 @@ class SingleTransitions:
             ends = disputed_ends(parts, others)
             parts = [part.staying(ends) for part in parts]
         pooled = reduce(Counts.merge, parts)
-        support, visits = pooled.chain(check=False).support, _visits(pooled, len(parts))
+        support, visits = pooled.chain(check=False).support, pooled.visits_that_last if len(parts) > 1 else None
         if visits is not None:
             support = starting_where_visited(support, visits)
         return cls(pooled, support, np.stack([_on_support(part, support, pooled, visits) for part in parts]), visits)
@@ -393,11 +392,6 @@ def _bundled(n: int, size: int) -> Ints:
     """Bundles of `size` units chosen at random: if units are exchangeable, so are bundles."""
     bundles: Ints = np.random.default_rng(0).permutation(n) // size
     return bundles
-
-
-def _visits(pooled: Counts, n_groups: int) -> Ints | None:
-    several = pooled.stationary and n_groups > 1
-    return visits_that_last(pooled.pair_counts) if several else None
 
 
 def _on_support(part: Counts, support: Support, pooled: Counts, visits: Ints | None) -> Ints:

@@ -277,6 +277,17 @@ class Counts:
         return self.pair_counts.row_sums()
 
     @cached_property
+    def visits_that_last(self) -> Ints | None:
+        """Visits of each state, if parts of these data can have their stationary distributions on different states.
+
+        If states are left for good, a recording that stayed there has its stationary distribution there, and that of
+        all data is elsewhere. Parts of the data then start where they were, and go to their own recurrent class. None
+        if there are no such states, or the initial distribution is not the stationary one.
+        """
+        part = long_run_part(self.pair_counts) if self.stationary else None
+        return None if part is None or part.alone else np.where(part.lasting, self.visits, 0)
+
+    @cached_property
     def start_counts(self) -> Ints:
         """Number of episodes that began in each state, shape (n,); zeros for independent samples."""
         if self.edges is None:

@@ -9,7 +9,7 @@ so pi(x) h(x') is added to the derivative along row x of any function that depen
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "largest_connected",
     "law_of",
     "long_run_part",
+    "note_apart",
     "restricted",
     "slopes",
     "starting_where_visited",
@@ -275,17 +276,6 @@ def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Fl
     return Kernel(indptr, place[columns].astype(np.int32), P / mass[rows]), mass
 
 
-def visits_that_last(counts: PairCounts) -> Ints | None:
-    """Visits of each state of pooled recordings, if their stationary distributions can be on different states.
-
-    If a part of the pooled process is left for good, a recording that stayed there has its stationary distribution
-    there, and that of the pooled process is elsewhere. Each group then starts where it was, and from there goes to its
-    own recurrent class. None if there is no such part.
-    """
-    part = long_run_part(counts)
-    return None if part.alone else np.where(part.lasting, counts.row_sums(), 0)
-
-
 def starting_where_visited(support: Support, visits: Ints) -> Support:
     """The same chain with the visits of states as its initial distribution."""
     begin, seen = int(support.indptr[-2]), np.flatnonzero(visits)
@@ -294,3 +284,10 @@ def starting_where_visited(support: Support, visits: Ints) -> Support:
         np.append(support.indices[:begin], seen.astype(np.int32)),
         np.append(support.probabilities[:begin], visits[seen] / visits.sum()),
     )
+
+
+def note_apart(x: MarkovChain, y: MarkovChain) -> Iterator[Note]:
+    """A note if two stationary distributions are on different states, between which a recording has gone."""
+    inside = [[label for label, p in zip(chain.states, chain.initial, strict=True) if p > 0] for chain in (x, y)]
+    if set(inside[0]).isdisjoint(inside[1]):
+        yield Note("stationary-apart", x=listing(inside[0]), y=listing(inside[1]))
