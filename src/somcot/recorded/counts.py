@@ -233,7 +233,15 @@ class Counts:
         return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
 
     def staying(self, states: Iterable[Hashable]) -> Counts:
-        """The same counts with the ends in some states as steps from the state to itself."""
+        """The same counts with the ends in some states as steps from the state to itself.
+
+        Examples
+        --------
+        >>> from somcot import Samples
+        >>> ended = Counts.from_samples(Samples.from_trajectories([["a", "end"], ["a", "a", "end"]], terminated=True))
+        >>> ended.staying(["end"]).pair_counts.values
+        array([1, 2, 2])
+        """
         known, (_, columns, values, n) = set(states), self.pair_counts
         at = np.array([i for i in np.flatnonzero(self.all_ended) if self.states[i] in known], dtype=np.int64)
         if not len(at):
