@@ -6,7 +6,8 @@ have exactly the requested distance, show at which number of sequences the power
 curve through at least 480 tests near 0.8 and `--runs` at each of five numbers around it. A cell is met if the mean
 power over pilots is within 0.07 of 0.8.
 
-`CELLS` were written down before they were run, the last eight before the present method of planning was run on them.
+`CELLS` were written down before they were run: eight before the noise of the pilot was subtracted, and `HELD_OUT`, half
+of which resemble none of the others, before the way it is measured now.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import numpy as np
 from scipy.special import ndtr
 
 import somcot
-from benchmarks import recordings
+from benchmarks import plan_families, recordings
 from benchmarks.sources import Source, markov
 from somcot.inference.statistics import PowerCurve, PowerPoint, bracketed
 
-__all__ = ["CELLS", "Cell", "changed", "main", "measured"]
+__all__ = ["CELLS", "HELD_OUT", "Cell", "changed", "main", "measured"]
 
 DISCOUNT = 0.9
 LEVEL = 0.05
@@ -173,6 +174,23 @@ CELLS: dict[str, Cell] = {
     "echoes, rows": Cell(echoes(), "rows", 0.5),
 }
 
+HELD_OUT: dict[str, Cell] = {
+    "ring, rows": Cell(plan_families.ring(), "rows", 0.05, length=30),
+    "funnel, exits": Cell(plan_families.funnel(), "exits", 0.03),
+    "skills, row": Cell(plan_families.skills(), "row", 0.4),
+    "retail, initial": Cell(plan_families.retail(), "initial", 0.5),
+    "dwells, rows": Cell(plan_families.dwells(), "rows", 0.03, length=150),
+    "stack, exits": Cell(plan_families.stack(), "exits", 0.03),
+    "contagion, initial": Cell(plan_families.contagion(), "initial", 0.15),
+    "routines, row": Cell(plan_families.routines(), "row", 0.2),
+    "dense, rows": Cell(plan_families.dense(), "rows", 0.25, length=40),
+    "errands, exits": Cell(plan_families.errands(), "exits", 0.05),
+    "migration, initial": Cell(plan_families.migration(), "initial", 0.4, length=60),
+    "tree, rows": Cell(plan_families.tree(), "rows", 0.2),
+    "alarms, row": Cell(plan_families.alarms(), "row", 0.2, length=100),
+    "bargaining, exits": Cell(plan_families.bargaining(), "exits", 0.03),
+}
+
 
 def single(source: Source) -> Source:
     """A mixture as one component whose hidden states also say which kind of sequence it is."""
@@ -284,7 +302,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with args.out.open("a") as sink:
-        for name, cell in CELLS.items():
+        for name, cell in (CELLS | HELD_OUT).items():
             if args.only and name not in args.only:
                 continue
             for row in measured(name, cell, range(args.pilots), args.runs, args.size):

@@ -125,6 +125,7 @@ def files_hold_what_was_written(draw: Draw) -> None:
     assert found.n_episodes == len(recorded)
 
 
+@quietly
 def archives_are_their_files(draw: Draw) -> None:
     """A sequence may go on in the next file; folders, lists and archives hold the same; names alone set the order."""
     recorded = paths(draw)

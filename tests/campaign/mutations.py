@@ -65,7 +65,7 @@ MUTANTS = (
         "core/transport/__init__.py",
         "abs((summed - 1.0) + lost) + 2.0 * EPS + (length * EPS) ** 2", "0.0", (TRANSPORT,),
     ),
-    Mutant("core/sweep.py", "(2 * self.widest[0] + 1)", "(1 * self.widest[0] + 1)", (TRANSPORT, EXACT)),
+    Mutant("core/sweep.py", "(2 * widest[0] + 1)", "(1 * widest[0] + 1)", (TRANSPORT, EXACT)),
     Mutant(
         "core/transport/narrow_simplex.py", "if p < n and flow[p] < least:", "if p >= n and flow[p] < least:",
         (TRANSPORT,),

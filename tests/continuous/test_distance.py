@@ -465,3 +465,16 @@ def test_halves_that_cost_no_more_than_the_whole_show_no_bias(monkeypatch: pytes
     question: Any = SimpleNamespace(rng=np.random.default_rng(0), z=1.6)
     found = routes._of_episodes(question)
     assert (found.value, found.interval) == (1.0, (1.0, 1.0))
+
+
+def test_the_cost_of_a_map_is_that_of_its_pairs_from_both_sides() -> None:
+    """Every pair of x -> 2 x costs |x|, whichever recording it is taken from."""
+    sides = [
+        SimpleNamespace(data=SimpleNamespace(points=k * np.arange(1.0, 4.0)[:, None]), weights=np.ones(3))
+        for k in (1, 2)
+    ]
+    ground = SimpleNamespace(square=False, named=False, rows=lambda a, b: np.abs(a - b)[:, 0])
+    question: Any = SimpleNamespace(ground=ground)
+    found: Any = SimpleNamespace(sides=sides)
+    double: Any = SimpleNamespace(apply=lambda points: 2.0 * points, inverse=lambda points: 0.5 * points)
+    assert routes._mean_cost(question, found, double, 10) == 2.0

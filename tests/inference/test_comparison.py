@@ -60,6 +60,11 @@ def test_kinds_of_comparisons() -> None:
         (OTHER, A, LABELS, AgainstKnown),
         (known_a, MarkovChain(OTHER.transition, START), LABELS, AgainstKnown),
         (known_a, MarkovChain(OTHER.transition, 0), LABELS, Separate),
+        # States that one of the two lacks do not start there.
+        *(
+            (known_a, MarkovChain(somcot.random_walk(n).transition, 2), costs.labels(range(5), range(n)), AgainstKnown)
+            for n in (4, 6)
+        ),
         (A.with_start("stationary"), OTHER, LABELS, Separate),
         (WALK.sample_occupancy(200, 0.9, rng=0), OTHER, LABELS, Separate),
         (WALK.sample_occupancy(200, 0.9, rng=0), OTHER.sample_occupancy(200, 0.9, rng=1), LABELS, Exchangeable),

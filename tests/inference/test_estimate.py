@@ -13,6 +13,7 @@ import somcot
 from somcot import MarkovChain
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.plumbing.notes import Note
+from somcot.recorded.counts import disputed_ends
 from somcot.samples import Samples
 from tests.data_instances import estimate, family, truth
 from tests.instances import random_chain, walks
@@ -321,3 +322,20 @@ def test_a_row_that_one_recording_never_left_is_that_of_the_other() -> None:
     assert found.plugin == pytest.approx(0.81)
     assert found.distance == 0.0
     assert "0 where rows that only one recording has left are the same (0.81 for" in found.message
+
+
+def test_which_ends_count_depends_on_the_sequences_not_on_whose_they_are() -> None:
+    """Otherwise permutations of them would not be alike, and a test would not keep its level."""
+    paths = np.array([[0, 1, 2], [0, 0, 3], [2, 0, 1], [1, 2, 2], [3, 3, 0]])
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        drawn, ended = paths[rng.integers(5, size=6)], rng.random(6) < 0.5
+        found = set()
+        for _ in range(10):
+            order = rng.permutation(6)
+            sides = (
+                Samples.from_trajectories(drawn[own], states=range(4), terminated=ended[own].tolist())
+                for own in (order[:3], order[3:])
+            )
+            found.add(disputed_ends([*sides]))
+        assert len(found) == 1

@@ -59,6 +59,8 @@ def test_selection(tmp_path: Path) -> None:
     few = part["somcot"][:, :, 0]  # K = 1e3: the order is nearly right, the values are far too low
     assert min(spearman(curve, part["exact"]) for curve in few) >= 0.85
     assert (few[:, -1] < 0.45).all()
+    shown = selection.plot(record).axes
+    assert not any(ax.spines[side].get_visible() for ax in shown for side in ("top", "right"))
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ import pytest
 
 from somcot import Problem, streams
 from somcot.core.pairs import all_pairs
-from somcot.core.sweep import Sweep, _Problems, _Sizes
+from somcot.core.sweep import Sweep
 from somcot.core.transport.wide_pairs import Task
 from somcot.plumbing.linear_systems import discounted_value
 from somcot.solvers import somcot
@@ -102,8 +102,7 @@ def test_the_exact_solver_wherever_its_arrays_lie() -> None:
         moved = packed(rng, *(getattr(sweep, name) for name in names))
         for name, value in zip(names, moved, strict=True):
             setattr(sweep, name, value)
-        sizes = _Sizes.of(problem.unit.support_x, problem.unit.support_y, sweep._pair_x, sweep._pair_y)
-        sweep._problems = _Problems(Task._make([*moved[:4], sweep._unit, sweep._bases, sweep._bases]), sizes)
+        sweep._problems._task = Task._make([*moved[:4], sweep._unit, sweep._bases, sweep._bases])
         bits = []
         for _ in range(3):
             (table,) = packed(rng, V.reshape(problem.shape))

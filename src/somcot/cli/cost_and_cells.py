@@ -21,9 +21,8 @@ from somcot.problem import ChainOrData, Data
 from somcot.readers.array_files import load_arrays
 from somcot.readers.formats import kind_of
 from somcot.readers.opening import format_of, identify, open_bytes
-from somcot.readers.tables import Array, ArrowArray
+from somcot.readers.tables import LONGEST_LINE, Array, ArrowArray
 from somcot.readers.tables.csv_stream import Header, csv_options, explain
-from somcot.readers.tables.file_tables import LONGEST_LINE
 from somcot.readers.tables.vector_tables import read_vectors
 from somcot.recorded.labels import listing
 from somcot.result import Result

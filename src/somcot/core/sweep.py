@@ -5,9 +5,8 @@
 #   Reduced      an equivalent UnitProblem with fewer states, and the mapping back (`core.reduction`)
 #   Pairs        the numbered pairs of states (`core.pairs`)
 #   Sweep        one transport problem per pair, each with its last basis: `improve(V)` solves all of them once
-#   _Sizes       the sizes of these transport problems, for allocation in the constructor
+#   _Problems    these transport problems: slices of narrow ones and a list of wide ones, which other kernels solve
 #   Task         all of them as arrays for the kernels (`core.transport.wide_pairs`)
-#   _Problems    a Task divided into slices of narrow problems and a list of wide ones, which other kernels solve
 # Solvers see the first five. `Solution` (policy_iteration) is a Sweep with the potential that it has reached.
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from somcot.chains import Support
 from somcot.core.pairs import Pairs, cut, in_slices, thread_count
-from somcot.core.transport import Bases, Rows, add_potentials, balance, cross_gap, kernel_entries, optimise
+from somcot.core.transport import Bases, Rows, add_potentials, balance, kernel_entries, optimise
 from somcot.core.transport.repair import margins, move, repair
 from somcot.core.transport.wide_pairs import WIDE, Task, WidePairs
 from somcot.plumbing.arrays import Floats
@@ -81,27 +80,15 @@ class Sweep:
         self.targets = pairs if targets is None else targets
         self.threads = thread_count(threads)
         n_x, n_y = problem.shape
-        support_x, support_y = problem.support_x, problem.support_y
         # The initial distributions are the last "pair".
         self._pair_x, self._pair_y = _and_last(pairs.x, n_x), _and_last(pairs.y, n_y)
-        sizes = _Sizes.of(support_x, support_y, self._pair_x, self._pair_y)
-        require(
-            36.0 * sizes.n_arcs + 1100.0 * len(sizes.rows),  # measured: bases, kernel, its solution and the coupling
-            f"the exact solution on {len(pairs):,} state pairs with {sizes.n_arcs:,} arcs",
-            "merge states, or use method='somcot' on samples",
-        )
-        self._unit = sizes.unit
-        # Masses sum to 2^61 / unit, so that flows in parts of a unit
-        # stay below 2^61 and sums of two of them fit into int64.
-        self._x, self._y = integer_rows(support_x, 2**61 // sizes.unit), integer_rows(support_y, 2**61 // sizes.unit)
-        self._bases = sizes.bases()
+        hinted = None if hints is None else hints._bases
+        what = f"the exact solution on {len(pairs):,} state pairs"
+        tasks = _Problems(problem.support_x, problem.support_y, self._pair_x, self._pair_y, hinted, what)
+        self._problems, self._unit, self._x, self._y = tasks, tasks.unit, tasks.x, tasks.y
+        self._bases: Bases = tasks.bases
         # The work of one sweep, from which solvers decide how accurately to evaluate.
-        self.cells = int(sizes.cells.sum())
-        # Without hints the argument is the bases themselves: compiled
-        # code has one signature, and unknown bases are not read.
-        hinted = self._bases if hints is None else hints._bases
-        task = Task(self._pair_x, self._pair_y, self._x, self._y, self._unit, self._bases, hinted)
-        self._problems = _Problems(task, sizes)
+        self.cells = tasks.n_cells
 
     def improve(self, V: Floats) -> Improvement:
         """Compute the optimal transition coupling of every pair against the potential V, (n_x, n_y)."""
@@ -143,23 +130,6 @@ class Sweep:
         full._bases.flows[:] = self._bases.flows[arcs]
         full._bases.known[:] = self._bases.known[source]
         return full
-
-    def gap_of(self, V: Floats, other: Sweep, weight: Floats) -> float:
-        """Excess cost of another sweep's plans relative to this sweep's potentials.
-
-        Parameters
-        ----------
-        V : ndarray, shape (n_x, n_y)
-            The potential that the bases of this sweep are optimal for.
-        other : Sweep
-            A sweep on the same pairs and the same entries of the supports, with other probabilities.
-        weight : ndarray, shape (n_pairs + 1,)
-            The weight of each pair, with that of the initial distributions last.
-        """
-        gap: float = cross_gap(
-            V, self._pair_x, self._pair_y, self._x, self._y, self._bases, other._bases, self._unit, weight
-        )
-        return gap
 
     def potential_sums(self, V: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Transport potentials summed over pairs with weights, one number per entry of each chain's support.
@@ -218,58 +188,53 @@ def transport_values(V: Floats, x: Support, y: Support, pair_x: NDArray[np.int32
 
     Several kernels can be concatenated in `x` and `y`: pairs refer to rows, and entries to rows and columns of V.
     """
-    sizes = _Sizes.of(x, y, pair_x, pair_y)
-    one, other = integer_rows(x, 2**61 // sizes.unit), integer_rows(y, 2**61 // sizes.unit)
-    bases = sizes.bases()
     low, high, value = (np.empty(len(pair_x)) for _ in range(3))
-    task = Task(pair_x, pair_y, one, other, sizes.unit, bases, bases)
-    _Problems(task, sizes).improve(V, (low, high, value), 1)
+    _Problems(x, y, pair_x, pair_y).improve(V, (low, high, value), 1)
     return high
 
 
-class _Sizes(NamedTuple):
-    """Sizes of the transport problems: rows and columns of each, cells of its matrix, and the widest supports."""
-
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    n_arcs: int
-    widest: tuple[int, int]
-
-    @classmethod
-    def of(cls, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32]) -> _Sizes:
-        lengths_x, lengths_y = x.indptr[1:] - x.indptr[:-1], y.indptr[1:] - y.indptr[:-1]
-        rows, columns = lengths_x[pair_x], lengths_y[pair_y]
-        n_arcs = int(rows.sum() + columns.sum()) - len(rows)
-        return cls(rows, columns, rows * columns, n_arcs, (int(lengths_x.max()), int(lengths_y.max())))
-
-    @property
-    def unit(self) -> int:
-        """Number of parts of a unit of mass, such that perturbed masses are integers."""
-        # Orden's perturbation needs unit > 2 * rows (`narrow_simplex`); a power of two makes division a shift.
-        return 1 << (2 * self.widest[0] + 1).bit_length()
-
-    def bases(self) -> Bases:
-        """Storage for a basis of each problem."""
-        ptr = np.zeros(len(self.rows) + 1, dtype=np.int64)
-        # A basis of an n-by-m problem has n + m - 1 arcs.
-        np.cumsum(self.rows + self.columns - 1, out=ptr[1:])
-        known = np.zeros(len(self.rows), dtype=np.uint8)
-        return Bases(ptr, np.zeros(self.n_arcs, dtype=np.int32), np.zeros(self.n_arcs, dtype=np.int64), known)
-
-
 class _Problems:
-    """Transport problems: narrow ones in the input order, wide ones reordered."""
+    """Transport problems of pairs of rows, each with its basis: narrow ones in the input order, wide ones reordered.
 
-    def __init__(self, task: Task, sizes: _Sizes) -> None:
-        self._task = task
+    `hints` are bases of the same problems that provide initial prices; `what` needs the memory, in an error.
+    """
+
+    def __init__(
+        self, x: Support, y: Support, pair_x: NDArray[np.int32], pair_y: NDArray[np.int32],
+        hints: Bases | None = None, what: str = "",
+    ) -> None:  # fmt: skip
+        lengths_x, lengths_y = np.diff(x.indptr), np.diff(y.indptr)
+        rows, columns = lengths_x[pair_x], lengths_y[pair_y]
+        widest = int(lengths_x.max()), int(lengths_y.max())
+        # A basis of an n-by-m problem has n + m - 1 arcs.
+        ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(rows + columns - 1, out=ptr[1:])
+        n_arcs = int(ptr[-1])
+        if what:
+            require(
+                36.0 * n_arcs + 1100.0 * len(rows),  # measured: bases, kernel, its solution and the coupling
+                f"{what} with {n_arcs:,} arcs",
+                "merge states, or use method='somcot' on samples",
+            )
+        # Orden's perturbation needs unit > 2 * rows (`narrow_simplex`); a power of two makes division a shift.
+        self.unit = 1 << (2 * widest[0] + 1).bit_length()
+        # Masses sum to 2^61 / unit, so that flows in parts of a unit
+        # stay below 2^61 and sums of two of them fit into int64.
+        self.x, self.y = integer_rows(x, 2**61 // self.unit), integer_rows(y, 2**61 // self.unit)
+        known = np.zeros(len(rows), dtype=np.uint8)
+        self.bases = Bases(ptr, np.zeros(n_arcs, dtype=np.int32), np.zeros(n_arcs, dtype=np.int64), known)
+        # Without hints the argument is the bases themselves: compiled
+        # code has one signature, and unknown bases are not read.
+        self._task = Task(pair_x, pair_y, self.x, self.y, self.unit, self.bases, self.bases if hints is None else hints)
+        cells = rows * columns
+        self.n_cells = int(cells.sum())
         self.wide: WidePairs | None = None
         # The constant is the overhead of a pair, so that slices of tiny problems are bounded too.
-        self._narrow, work = np.arange(len(sizes.cells)), sizes.cells + 16
-        if min(sizes.widest) >= WIDE:
-            wide = np.minimum(sizes.rows, sizes.columns) >= WIDE
+        self._narrow, work = np.arange(len(cells)), cells + 16
+        if min(widest) >= WIDE:
+            wide = np.minimum(rows, columns) >= WIDE
             self._narrow, work = np.flatnonzero(~wide), work[~wide]
-            self.wide = WidePairs(task, np.flatnonzero(wide)) if len(work) < len(wide) else None
+            self.wide = WidePairs(self._task, np.flatnonzero(wide)) if len(work) < len(wide) else None
         self._slices = cut(work, _SLICE)
 
     def improve(self, V: Floats, targets: tuple[Floats, Floats, Floats], threads: int) -> int:

@@ -373,10 +373,11 @@ class _Change:
             raise ValueError(f"state: only for kind 'row', not for {kind!r}; leave it out")
         return cls(pilot, kind, place, ends, visited)
 
-    def chain(self, original: MarkovChain, share: float) -> MarkovChain:
-        """The chain after the change."""
+    def chain(self, original: MarkovChain, share: float, *, memory: bool = True) -> MarkovChain:
+        """The chain after the change, with or without what `memory` then changes elsewhere."""
         P: Any = original.transition
-        P = self._followed(np.asarray(P if isinstance(P, np.ndarray) else P.toarray(), dtype=np.float64), share)
+        P = np.asarray(P if isinstance(P, np.ndarray) else P.toarray(), dtype=np.float64)
+        P = self._followed(P, share) if memory else P
         initial = np.asarray(original.initial)
         if self.kind == "initial":
             visits = self.pilot.visits / self.pilot.n_transitions
@@ -488,12 +489,14 @@ def _calibrated(change: _Change, unit: Floats, discount: float, effect: float, s
     """The share for which the distance is `effect`, on the unit scale, and the relative error of that distance.
 
     The distance of the changed pilot from the pilot also counts the noise of its rows. Halves of the pilot have twice
-    as much, and a change that is planned is no kink: what they have more is subtracted.
+    as much, and a change that is planned is no kink: what they have more is subtracted. What memory changes is without
+    noise already, as rows keep what is beyond it. Halves show less of it or more by chance: that is error, not bias.
     """
 
-    def reached(part: _Change, share: float) -> float:
+    def reached(part: _Change, share: float, *, memory: bool = True) -> float:
         chain = part.pilot.chain(check=False)
-        return policy_iteration.solve(Problem(chain, part.chain(chain, share), unit, discount), threads=1).distance
+        changed = part.chain(chain, share, memory=memory)
+        return policy_iteration.solve(Problem(chain, changed, unit, discount), threads=1).distance
 
     def solved(target: float) -> float:
         low, high = 0.0, 1.0
@@ -510,14 +513,17 @@ def _calibrated(change: _Change, unit: Floats, discount: float, effect: float, s
         )
     share, rng = solved(effect), np.random.default_rng([seed, 5])
     halves = [
-        reached(replace(change, pilot=change.pilot.take(np.sort(part))), share)
+        replace(change, pilot=change.pilot.take(np.sort(part)))
         for _ in range(SPLITS)
         for part in np.array_split(rng.permutation(change.pilot.n_episodes), 2)
     ]
-    evidence = Evidence(reached(change, share), float(np.mean(halves)), float(np.std(halves, ddof=1)))
+    noisy = float(np.mean([reached(half, share, memory=False) for half in halves]))
+    rise = max(noisy - reached(change, share, memory=False), 0.0)
     # Distances of small changes are proportional to the share. If noise makes most of it, the share is the largest one.
-    distance = max(evidence.straight, 1e-9)
-    return solved(effect * evidence.plugin / distance), evidence.error / distance
+    plugin = reached(change, share)
+    distance = max(plugin - rise, 1e-9)
+    error = float(np.std([reached(half, share) for half in halves], ddof=1))
+    return solved(effect * plugin / distance), error / distance
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,14 +55,6 @@ class Model:
         """Number of observations of each row, initial row last; 0 for known rows."""
         return self.chain.support.row_sums(self.counts)
 
-    @property
-    def known_rows(self) -> NDArray[np.bool_]:
-        """Which rows are known rather than estimated, initial row last."""
-        known = np.full(self.chain.n_states + 1, self.samples is None)
-        # An initial distribution that was given is known although the rows are not.
-        known[-1] |= self.samples is not None and self.samples.initial is not None
-        return known
-
     def with_start(self, support: Support) -> Support:
         """The same kernel with its initial distribution, if that is derived from the kernel."""
         return with_long_run_start(support) if self.starts_in_the_long_run else support

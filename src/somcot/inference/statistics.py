@@ -205,7 +205,7 @@ def _stacked(support: Support, shares: Floats) -> Support:
 
 def _positive(support: Support) -> Support:
     """The support without entries of probability 0, which only enlarge the transport problems."""
-    return _stacked(support, support.probabilities[None, :])
+    return support if support.probabilities.all() else _stacked(support, support.probabilities[None, :])
 
 
 # --- Chi-squared of the rows

@@ -89,9 +89,8 @@ class WholeSequences:
         sizes = [int(part.max()) + 1 for part in parts]
         first = np.cumsum(sizes) - sizes
         units = [part + begin for part, begin in zip(parts, first, strict=True)]
-        counted = [recording.counted for recording in recordings]
-        ends = disputed_ends(counted, others)
-        pooled = reduce(Counts.merge, [counts.staying(ends) for counts in counted])
+        ends = disputed_ends(recordings, others)
+        pooled = reduce(Counts.merge, [recording.counted.staying(ends) for recording in recordings])
         observed = np.repeat(np.arange(len(sizes)), sizes)
         return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends)
 
@@ -275,7 +274,7 @@ class SingleTransitions:
         """Pool recordings; equal labels are the same state. `others` are known chains."""
         parts = [(data.counted if isinstance(data, Samples) else data).closed() for data in recordings]
         if parts[0].discount is None:
-            ends = disputed_ends(parts, others)
+            ends = disputed_ends(recordings, others)
             parts = [part.staying(ends) for part in parts]
         pooled = reduce(Counts.merge, parts)
         support = pooled.chain(check=False).support

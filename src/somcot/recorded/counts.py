@@ -415,19 +415,25 @@ def choose_start(
     return None, True
 
 
-def disputed_ends(parts: Sequence[Counts], others: Sequence[MarkovChain] = ()) -> frozenset[Hashable]:
-    """States that are absorbing in one part, since sequences terminated there, and that another or a chain leaves.
+def disputed_ends(data: Sequence[Samples | Counts], others: Sequence[MarkovChain] = ()) -> frozenset[Hashable]:
+    """States where some sequences terminated, so they are absorbing there, and that other sequences or chains leave.
+
+    None if a sequence leaves the state in which it terminates later: such ends are no absorbing states. All of this
+    depends on the sequences alone, not on whose they are, so that tests that permute them keep their level.
 
     Examples
     --------
     >>> import somcot
     >>> ended = somcot.Samples.from_trajectories([["a", "b"]], terminated=True)
-    >>> goes_on = somcot.Samples.from_trajectories([["a", "b", "a"]], terminated=True)
-    >>> disputed_ends([ended.counted, goes_on.counted])
-    frozenset({'b'})
+    >>> goes_on = somcot.Samples.from_trajectories([["a", "b", "a", "c"]], terminated=True)
+    >>> disputed_ends([ended, goes_on]), disputed_ends([ended, goes_on.merge(ended)])
+    (frozenset({'b'}), frozenset({'b'}))
+    >>> disputed_ends([ended, somcot.Samples.from_trajectories([["a", "b", "a"]], terminated=True)])
+    frozenset()
     """
-    ends = {part.states[i] for part in parts for i in np.flatnonzero(part.terminal)}
-    if not ends:
+    parts = [side if isinstance(side, Counts) else side.counted for side in data]
+    ends = {part.states[i] for part in parts for i in np.flatnonzero(part.all_ended)}
+    if not ends or any(_contradicts_itself(side) for side in data):
         return frozenset()
     left = {part.states[i] for part in parts for i in np.flatnonzero(part.visits != part.pair_counts.diagonal())}
     for known in others:
@@ -435,6 +441,18 @@ def disputed_ends(parts: Sequence[Counts], others: Sequence[MarkovChain] = ()) -
         leaving = (rows != columns) & (probabilities > 0.0) & (rows < known.n_states)  # the initial row is the last
         left |= {known.states[i] for i in np.unique(rows[leaving])}
     return frozenset(ends & left)
+
+
+def _contradicts_itself(data: Samples | Counts) -> bool:
+    """Whether a sequence leaves the state in which it terminates later; of counts, whether any two do."""
+    if isinstance(data, Counts) or data.offsets is None:
+        counts = data if isinstance(data, Counts) else data.counted
+        return bool((counts.all_ended & ~counts.terminal).any())
+    if data.terminated is None:
+        return False
+    lengths = np.diff(data.offsets)
+    last = np.repeat(np.where(data.terminated, data.following[data.offsets[1:] - 1], -1), lengths)
+    return bool(((data.now == last) & (data.following != last)).any())
 
 
 def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:

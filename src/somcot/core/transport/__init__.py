@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import copy_to
-from somcot.core.transport.narrow_simplex import build_tree, extend, new_tree, simplex
+from somcot.core.transport.narrow_simplex import build_tree, new_tree, simplex
 from somcot.plumbing.arrays import Floats
 
 __all__ = [
-    "EPS", "Bases", "Rows", "add_potentials", "balance", "bounds_of_plan", "cross_gap", "gather", "kernel_entries",
+    "EPS", "Bases", "Rows", "add_potentials", "balance", "bounds_of_plan", "gather", "kernel_entries",
     "optimise", "power_of", "rounded", "widest",
 ]  # fmt: skip
 
@@ -185,39 +185,6 @@ def _dual_value(p, q, potential, relative):
         value += q[j] * potential[p.size + j]
         reach = max(reach, abs(potential[p.size + j]))
     return value - relative * reach
-
-
-@kernel
-def cross_gap(V, pair_x, pair_y, x, y, bases, plans, unit, weight):
-    """Weighted sum over pairs of the excess cost of the plans of one set of bases relative to another's potentials.
-
-    The potentials belong to `bases`, which are optimal for V and the probabilities of `x` and `y`; at entries of
-    probability 0 the potentials are extended to the largest feasible values. Every term is at least 0.
-    """
-    tree, buffer = _workspace(pair_x, pair_y, x, y)
-    shift = power_of(unit)
-    gap = 0.0
-    for k in range(pair_x.size):
-        if weight[k] == 0.0:
-            continue
-        x0, x1 = x.indptr[pair_x[k]], x.indptr[pair_x[k] + 1]
-        y0, y1 = y.indptr[pair_y[k]], y.indptr[pair_y[k] + 1]
-        n, m = x1 - x0, y1 - y0
-        C = buffer[: n * m].reshape(n, m)
-        gather(C, V, x.indices[x0:x1], y.indices[y0:y1], V[x.indices[x0], y.indices[y0]])
-        arcs = slice(bases.ptr[k], bases.ptr[k + 1])
-        build_tree(bases.cells[arcs], bases.flows[arcs], C, tree)
-        extend(C, x.probabilities[x0:x1], y.probabilities[y0:y1], tree.potential)
-        loss = 0.0
-        total = 0.0
-        for t in range(plans.ptr[k], plans.ptr[k + 1]):
-            i, j = plans.cells[t] // m, plans.cells[t] % m
-            mass = rounded(plans.flows[t], shift)
-            # Feasible potentials make reduced costs nonnegative; what is below 0 is rounding.
-            loss += mass * max(C[i, j] - tree.potential[i] - tree.potential[n + j], 0.0)
-            total += mass
-        gap += weight[k] * loss / total
-    return gap
 
 
 @kernel

@@ -23,7 +23,7 @@ from somcot.compile.jit import kernel, part
 from somcot.compile.simd_math import copy_to
 from somcot.plumbing.arrays import Floats
 
-__all__ = ["Tree", "build_tree", "extend", "greedy_basis", "new_tree", "simplex"]
+__all__ = ["Tree", "build_tree", "greedy_basis", "new_tree", "simplex"]
 
 
 class Tree(NamedTuple):
@@ -249,22 +249,3 @@ def _refresh(root, C, tree):
             stack[top] = child
             top += 1
             child = tree.after[child]
-
-
-@kernel
-def extend(C, p, q, potential):
-    """Potentials of rows without mass from the columns with mass, then of columns without mass from all rows."""
-    n, m = C.shape
-    for i in range(n):
-        if p[i] == 0.0:
-            least = np.inf
-            for j in range(m):
-                if q[j] > 0.0:
-                    least = min(least, C[i, j] - potential[n + j])
-            potential[i] = least
-    for j in range(m):
-        if q[j] == 0.0:
-            least = np.inf
-            for i in range(n):
-                least = min(least, C[i, j] - potential[i])
-            potential[n + j] = least

@@ -1,30 +1,37 @@
 """Tables of events: files and frames as batches of columns, rows sorted into sequences, sequences as `Samples`.
 
-This module holds the record that all sources of rows share.
+This module holds the records that all sources of rows share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from somcot.readers.opening import Input
+
 __all__ = [
+    "LONGEST_LINE",
     "Array",
     "ArrowArray",
     "ArrowTable",
     "ArrowType",
     "Batch",
     "Entry",
+    "FileOptions",
     "Frame",
     "Rows",
     "Table",
     "to_arrow",
     "to_numpy",
 ]
+
+LONGEST_LINE = 1 << 22  # bytes of a row as text
 
 # pyarrow's objects and data frames
 Array: TypeAlias = NDArray[Any]
@@ -99,6 +106,28 @@ class Table(NamedTuple):
     complete: bool = True
     classifiers: Mapping[str, list[str]] = MappingProxyType({})
     defaults: Mapping[str, str] = MappingProxyType({})
+
+
+class FileOptions(NamedTuple):
+    """How to open a file; the names are those of `from_table`, `from_xes` and `from_traces`."""
+
+    encoding: str = "utf-8"
+    delimiter: str | None = None
+    lifecycle: str | None = None
+    table: str | None = None
+    query: str | None = None
+    wide: str | Sequence[str] | None = None
+    state_rules: object = None
+
+    def refuse_unused(self, source: Input) -> None:
+        """Refuse options of other formats, which would have no effect."""
+        for name, formats in (("table", ("xlsx", "sqlite", "duckdb")), ("query", ("sqlite", "duckdb"))):
+            if getattr(self, name) is not None and source.format not in formats:
+                raise ValueError(
+                    f"{name}: only for {' and '.join(formats)} files, but {source.name} is not; leave it out"
+                )
+        if self.table is not None and self.query is not None:
+            raise ValueError("query: both table and query are given; leave one out")
 
 
 # pyarrow's own conversions import pandas wherever it is installed, which takes 45 MB and more time than most files.

@@ -15,9 +15,9 @@ from somcot.plumbing.checks import check_text, not_sparse
 from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 from somcot.readers.opening import Input, identify, open_bytes, open_parts
-from somcot.readers.tables import ArrowTable, Batch, Entry, Frame, Rows, Table
+from somcot.readers.tables import LONGEST_LINE, ArrowTable, Batch, Entry, FileOptions, Frame, Rows, Table
 from somcot.readers.tables.csv_stream import Header, csv_options, explain
-from somcot.readers.tables.file_tables import LONGEST_LINE, FileOptions, open_file_table
+from somcot.readers.tables.file_tables import open_file_table
 from somcot.readers.xes import open_log
 
 if TYPE_CHECKING:
@@ -224,17 +224,20 @@ def _is_list_of_files(data: object) -> TypeGuard[Sequence[str]]:
 
 
 def _open_file(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
+    options.refuse_unused(source)
     if source.format == "xes":
         return open_log(source, stream, options.lifecycle)
     text = as_utf8(stream, options.encoding) if source.format in ("csv", "tsv", "json", "jsonl") else stream
-    table = _lines(source, stream, options) if source.format == "seq" else open_file_table(source, text, options)
-    if table is not None:
-        batches = table.batches
-        # Batches are read later, outside this function, and need their own translation of errors.
-        return table._replace(batches=lambda wanted: _with_names(source, batches(wanted)))
     if source.format in ("csv", "tsv"):
         return _csv(source, text, options)
-    raise ValueError(f"{source.name}: a {source.format} file is not a table; expected a table, an event log or traces")
+    table = _lines(source, stream, options) if source.format == "seq" else open_file_table(source, text, options)
+    if table is None:
+        raise ValueError(
+            f"{source.name}: a {source.format} file is not a table; expected a table, an event log or traces"
+        )
+    batches = table.batches
+    # Batches are read later, outside this function, and need their own translation of errors.
+    return table._replace(batches=lambda wanted: _with_names(source, batches(wanted)))
 
 
 def _with_names(source: Input, batches: Iterator[Rows]) -> Iterator[Rows]:

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.readers.opening import format_of
-from somcot.readers.tables import ArrowArray, ArrowTable, ArrowType
+from somcot.readers.tables import LONGEST_LINE, ArrowArray, ArrowTable, ArrowType
 from somcot.readers.tables.columns import ColumnRoles, is_whole
-from somcot.readers.tables.file_tables import LONGEST_LINE
 from somcot.readers.tables.numbers_and_times import NUMBERS_OR_TIMES, time_types, to_iso, with_times
 from somcot.readers.tables.rotation import LogFile, Place
 

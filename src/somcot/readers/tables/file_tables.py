@@ -16,47 +16,23 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from urllib.parse import quote
 
 from somcot.plumbing.memory import memory_limit
 from somcot.readers.compression import DamagedError, entries, is_packed
 from somcot.readers.opening import Input, whole
-from somcot.readers.tables import ArrowArray, ArrowTable, Entry, Rows, Table
+from somcot.readers.tables import LONGEST_LINE, ArrowArray, ArrowTable, Entry, FileOptions, Rows, Table
 
-__all__ = ["LONGEST_LINE", "FileOptions", "json_items", "open_file_table"]
+__all__ = ["json_items", "open_file_table"]
 
-LONGEST_LINE = 1 << 22  # bytes of a row as text
 _ROWS = 1 << 16
 _WHOLE = 4e9  # bytes of a file that must be in memory
 _DOCUMENT = 1 << 30  # characters of a JSON document that is not an array
 
 
-class FileOptions(NamedTuple):
-    """How to open a file; the names are those of `from_table`, `from_xes` and `from_traces`."""
-
-    encoding: str = "utf-8"
-    delimiter: str | None = None
-    lifecycle: str | None = None
-    table: str | None = None
-    query: str | None = None
-    wide: str | Sequence[str] | None = None
-    state_rules: object = None
-
-    def refuse_unused(self, source: Input) -> None:
-        """Refuse options of other formats, which would have no effect."""
-        for name, formats in (("table", ("xlsx", "sqlite", "duckdb")), ("query", ("sqlite", "duckdb"))):
-            if getattr(self, name) is not None and source.format not in formats:
-                raise ValueError(
-                    f"{name}: only for {' and '.join(formats)} files, but {source.name} is not; leave it out"
-                )
-        if self.table is not None and self.query is not None:
-            raise ValueError("query: both table and query are given; leave one out")
-
-
 def open_file_table(source: Input, stream: IO[bytes], options: FileOptions) -> Table | None:
     """A file of one of the formats of this module as a table; None for others."""
-    options.refuse_unused(source)
     opened = _FORMATS.get(source.format)
     return None if opened is None else opened(source, stream, options)
 
