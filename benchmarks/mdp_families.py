@@ -237,13 +237,21 @@ DISTANCES = (
     DistanceFamily("river of 8, 0.5 and 0.35, 4,000", "river", (8, 2, 3), "current", 4000),
     DistanceFamily("Garnet 8 x 2, every row, one mode an episode, 1,500", "context", (8, 2, 4), "every", 1500),
     DistanceFamily("Garnet 9 x 3, same, policy with memory, 1,500", "memory", (9, 3, 3), "same", 1500),
+    # Written down before tests were calibrated by the degrees of freedom of the draws, and run after that.
+    DistanceFamily("Garnet 5 x 6, every row, 900", "garnet", (5, 6, 3), "every", 900),
+    DistanceFamily(
+        "Garnet 6 x 2, every row, moods, noisy, one side known, 1,500", "moods", (6, 2, 3), "known", 1500, 0.1
+    ),
+    DistanceFamily("Garnet 8 x 3, every row, one-sided policy, 2,000", "biased", (8, 3, 3), "every", 2000),
+    DistanceFamily("lake 0.8 and 0.6, 1,500", "lake", (17, 4, 3), "dry", 1500),
 )
 
 
 def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP, MDP, MDP, MDP, Floats | None]:
     """Both true processes, what is known of them, and the policy or None."""
     if family.kind == "lake":
-        (x, R), (y, S) = lake(1 / 3), lake(1 / 3 if family.change == "same" else 0.5)
+        success = {"same": (1 / 3, 1 / 3), "slip": (1 / 3, 0.5), "dry": (0.8, 0.6)}[family.change]
+        (x, R), (y, S) = map(lake, success)
         return (
             x,
             y,
@@ -283,6 +291,8 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
     repeated = 0.8 if family.kind == "memory" else 0.0
     options: dict[str, Any] = {"noise": family.noise, "repeated": repeated, "mood": 0.3 * (family.kind == "moods")}
+    if family.kind == "biased":
+        options["behaviour"] = rng.dirichlet(np.full(m, 0.5), size=n)
     known = x if family.change == "known" else record(x, family.n, rng, **options)
     return x, y, known, record(y, family.n, rng, **options), policy
 

@@ -138,7 +138,10 @@ def contagion() -> Source:
 
 def routines() -> Source:
     """Scripts of four to eight steps over ten actions, run one after another, with slips: memory of a whole script."""
-    rng, actions, shown, starts, rows = np.random.default_rng(8105), 10, [], [], []
+    rng, actions = np.random.default_rng(8105), 10
+    shown: list[int] = []
+    starts: list[int] = []
+    rows: list[Floats] = []
     for _ in range(8):
         starts.append(len(shown))
         shown += rng.integers(actions, size=int(rng.integers(4, 9))).tolist()

@@ -521,3 +521,138 @@ def test_drawn_recordings_are_those_of_the_path() -> None:
             ):
                 error = np.std(values, axis=0) / 20
                 assert (np.abs(np.mean(values, axis=0) - wanted) <= 5 * error + 0.005).all()
+
+
+def test_calibrated_tests_are_right_on_average_under_equality() -> None:
+    """The mean statistic of many equal pairs is what the calibration of a few expects, with a known side too."""
+    for recordings, one_known in ((equal_garnets, False), (equal_moods, False), (equal_moods, True)):
+        found: list[list[Floats]] = [[], []]
+        for seed in range(150):
+            rng = np.random.default_rng([31, seed])
+            true, x, y = recordings(rng)
+            pair = _Pair.of(true if one_known else x, y, None, 0.9, 1)
+            test = pair.tests[recordings is equal_moods]
+            found[0].append(np.array([test[0].sum(), test[1].sum()]))
+            if seed < 15:
+                effect = pair.calibrated(rng).effects[recordings is equal_moods]
+                found[1].append(np.array([(effect * test[1]).sum(), test[1].sum()]))
+        (T, df), (effects, tested) = (np.sum(part, axis=0) for part in found)
+        assert effects / tested == pytest.approx(T / df, rel=0.02 if recordings is equal_garnets else 0.12)
+
+
+def equal_garnets(rng: np.random.Generator) -> tuple[MDP, RecordedMDP, RecordedMDP]:
+    """Few visits to each row, so that draws lack outcomes."""
+    P = np.zeros((6, 4, 6))
+    for s, a in itertools.product(range(6), range(4)):
+        P[s, a, rng.choice(6, 3, replace=False)] = rng.dirichlet(np.ones(3))
+    true = MDP(P, rng.random((6, 4)))
+    return true, recorded(true, 500, rng), recorded(true, 500, rng)
+
+
+def equal_moods(rng: np.random.Generator) -> tuple[MDP, RecordedMDP, RecordedMDP]:
+    true = MDP([[[0.68, 0.32]], [[0.32, 0.68]]], [[0.2], [0.8]], initial=[0.5, 0.5])
+    return true, moody(rng, 100), moody(rng, 100)
+
+
+def visited(true: MDP, tried: Any, n: int, rng: np.random.Generator) -> RecordedMDP:
+    """n steps from each tried action of each state, each an episode."""
+    s, a = (np.repeat(part, n) for part in np.nonzero(tried))
+    t = (true.transitions.cumsum(axis=2)[s, a] < rng.random((len(s), 1))).sum(axis=1)
+    return RecordedMDP.from_transitions(
+        s, a, true.rewards[s, a], t, truncated=np.ones(len(s), bool), initial=0, n_states=3, n_actions=2
+    )
+
+
+@pytest.mark.filterwarnings("ignore::somcot.UnseenStateWarning")
+def test_the_upper_end_is_for_whatever_untried_actions_do() -> None:
+    """No processes with these tables where actions were tried are farther apart; and value iteration agrees."""
+    rng = np.random.default_rng(5)
+    for seed in range(4):
+        true = random_mdp(np.random.default_rng(seed), 3, 2)
+        ends = float(true.rewards.min()) - 0.2, float(true.rewards.max()) + 0.1
+        tried = [np.ones((3, 2), bool) for _ in range(2)]
+        tried[0][1, 1] = tried[1][2, 0] = False
+        if seed % 2:
+            tried[1][1, 1] = False
+        sides = [visited(true, part, 40, rng) for part in tried]
+        policy = [[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]] if seed > 1 else None
+        pair = _Pair.of(*sides, None if policy is None else np.array(policy), 0.8, 1)
+        largest = pair.compared._replace(ends=ends).solve(*pair.tables).value
+        # Untried actions lead to one of the states, or to two more that earn the ends forever.
+        values = []
+        fills = itertools.product(itertools.product(range(5), ends), repeat=int(sum((~part).sum() for part in tried)))
+        for filled in itertools.islice(fills, 0, None, 1 if seed % 2 == 0 else 13):
+            each, found = iter(filled), []
+            for side, part in zip(sides, tried, strict=True):
+                P, R = np.zeros((5, 2, 5)), np.array([[ends[0]] * 2] * 4 + [[ends[1]] * 2])
+                P[:3, :, :3], R[:3] = side.mdp().transitions, side.mdp().rewards
+                P[3, :, 3] = P[4, :, 4] = 1.0
+                for s, a in np.argwhere(~part):
+                    where, R[s, a] = next(each)
+                    P[s, a] = np.eye(5)[where]
+                found.append(MDP(P, R, initial=0))
+            law = None if policy is None else [*policy, [0.5, 0.5], [0.5, 0.5]]
+            values.append(distance(*found, discount=0.8, policy=law, threads=1).distance)
+        assert max(values) <= largest + 1e-12
+        assert largest == pytest.approx(largest_by_iteration(pair, ends, policy), abs=1e-6)
+        assert pair.counted.value <= largest
+
+
+def largest_by_iteration(pair: _Pair, ends: tuple[float, float], policy: Any) -> float:
+    """Each pair of rewards that are free is at opposite ends; a free next state is a fourth, free forever."""
+    ot = pytest.importorskip("ot")
+    d, rows = np.zeros((4, 4)), []
+    for tables, untried in zip(pair.tables, pair.compared.untried, strict=True):
+        law, free = tables.law[:-1].reshape(3, 2, 3), untried.reshape(3, 2)
+        mass = np.concatenate([np.where(free[..., None], 0.0, law), free[..., None]], axis=2)
+        rows.append((np.where(free, 0.0, tables.reward.reshape(3, 2)), mass, free))
+    for _ in range(80):
+        new = np.zeros((4, 4))
+        for s, t in itertools.product(range(4), repeat=2):
+            for weights in np.eye(2) if policy is None else [None]:
+                shown, laws, part = [], [], []
+                for state, (reward, mass, free) in zip((s, t), rows, strict=True):
+                    law = np.eye(4)[3:].repeat(2, axis=0) if state == 3 else mass[state]
+                    share = np.array(policy[min(state, 2)]) if weights is None else weights
+                    shown.append(0.0 if state == 3 else float(share @ reward[state]))
+                    laws.append(share @ law)
+                    part.append(1.0 if state == 3 else float(share @ free[state]))
+                gap = max(
+                    abs(shown[0] + part[0] * a - shown[1] - part[1] * b) for a, b in itertools.product(ends, repeat=2)
+                )
+                new[s, t] = max(new[s, t], 0.2 * gap + 0.8 * ot.emd2(*laws, d))
+        d = new
+    return float(d[0, 0])
+
+
+@pytest.mark.filterwarnings("ignore::somcot.UnseenStateWarning")
+def test_states_are_not_compared_by_actions_that_neither_side_tried() -> None:
+    """Else they would be taken to stay and earn 0, which is far from rewards near 100."""
+    rng = np.random.default_rng(8)
+    true = MDP(random_mdp(rng, 3, 2).transitions, [[100.0, 101.0], [100.0, 102.0], [101.0, 100.0]])
+    moved = MDP(random_mdp(rng, 3, 2).transitions, true.rewards)
+    tried = np.array([[True, True], [True, False], [True, True]])
+    x, y = (visited(side, tried, 200, rng) for side in (true, moved))
+    result = distance(x, y, discount=0.9, confidence=0.9)
+    assert result.plugin is not None
+    assert result.plugin <= 2.0
+    # The other action of that state, twice: then only what it does is compared.
+    copies = [side.mdp() for side in (x, y)]
+    tables = [(side.transitions.copy(), side.rewards.copy()) for side in copies]
+    for P, R in tables:
+        P[1, 1], R[1, 1] = P[1, 0], R[1, 0]
+    filled = distance(*(MDP(P, R, initial=0) for P, R in tables), discount=0.9).distance
+    assert result.plugin <= filled + 1e-12
+    half, first = [[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]], [0, 0, 0]
+    plugins = [distance(x, y, discount=0.9, policy=policy).plugin for policy in (half, first)]
+    assert plugins[0] == pytest.approx(plugins[1], abs=1e-12)
+    wider = distance(x, y, discount=0.9, confidence=0.9, reward_range=(0.0, 200.0))
+    assert result.confidence_interval is not None
+    assert wider.confidence_interval is not None
+    assert wider.distance == result.distance
+    assert wider.confidence_interval.low == result.confidence_interval.low
+    assert wider.confidence_interval.high > 20.0 > result.confidence_interval.high
+    with pytest.raises(ValueError, match="reward_range"):
+        distance(x, y, discount=0.9, reward_range=(1.0, 0.0))
+    with pytest.raises(ValueError, match="rewards from 100 to 101"):
+        distance(x, y, discount=0.9, reward_range=(101.0, 200.0))

@@ -85,8 +85,8 @@ class Sweep:
         hinted = None if hints is None else hints._bases
         what = f"the exact solution on {len(pairs):,} state pairs"
         tasks = _Problems(problem.support_x, problem.support_y, self._pair_x, self._pair_y, hinted, what)
-        self._problems, self._unit, self._bases = tasks, tasks.unit, tasks.bases
-        self._x, self._y = tasks.x, tasks.y
+        self._problems, self._unit, self._x, self._y = tasks, tasks.unit, tasks.x, tasks.y
+        self._bases: Bases = tasks.bases
         # The work of one sweep, from which solvers decide how accurately to evaluate.
         self.cells = tasks.n_cells
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from somcot.chains import Support
 from somcot.mdp.process import MDP, best, check_mdp, on_policy, shortfall
 from somcot.mdp.recorded import RecordedMDP, plain
-from somcot.plumbing.arrays import Floats
+from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.checks import check_count, check_discount, check_flag, check_number
 from somcot.plumbing.html import SHOWN, Table, card
 from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
     from somcot.certificates import Bracket
-    from somcot.solvers.strategy_iteration import StrategySolution
+    from somcot.solvers.strategy_iteration import StartSolution, StrategySolution
 
 __all__ = [
     "Aggregation",
+    "Comparison",
+    "Tables",
     "aggregate",
     "bracket",
     "metric",
@@ -126,6 +129,87 @@ def with_actions_of(x: MDP, y: MDP) -> MDP:
         steps = (y.now, np.argsort(order)[y.action].astype(np.int32), y.following, y.reward)
         return RecordedMDP(y.states, x.actions, steps, y.offsets, y.initial if y.start_known else None)
     return MDP(y.transitions[:, order], y.rewards[:, order], initial=y.initial, states=y.states, actions=x.actions)
+
+
+# --- The distance from the initial distributions, where some actions may be untried.
+
+
+class Tables(NamedTuple):
+    """The law of the next state for each (state, action), the initial distribution last, and mean rewards."""
+
+    law: Floats  # (n_states * n_actions + 1, n_states)
+    reward: Floats  # (n_states * n_actions,)
+
+
+class Comparison(NamedTuple):
+    """How two processes on the same states are compared.
+
+    Attributes
+    ----------
+    states : tuple
+    policy : ndarray, shape (n_states, n_actions), or None
+        None for the largest distance over all actions.
+    discount : float
+    threads : int or None
+    untried : pair of ndarray of bool, shape (n_states * n_actions,)
+        Actions of each side of which nothing is known.
+    ends : (float, float) or None
+        With these, untried actions do what makes the distance largest: each leads to a state that may earn any reward
+        from the first to the second at every step, whatever it is compared with. Otherwise states are not compared by
+        actions that are untried on both sides, and a policy does not take them.
+    """
+
+    states: tuple[Hashable, ...]
+    policy: Floats | None
+    discount: float
+    threads: int | None
+    untried: tuple[Bools, Bools]
+    ends: tuple[float, float] | None = None
+
+    def solve(self, one: Tables, other: Tables) -> StartSolution:
+        """The exact distance of two processes."""
+        from somcot.solvers.strategy_iteration import Game, solve_start  # compiled code, loaded when used
+
+        if self.ends is None:
+            a, b = (self._known(tables) for tables in (one, other))
+        else:
+            # Any difference of two rewards is largest at opposite ends.
+            a, b = self._free(one, self.untried[0], self.ends), self._free(other, self.untried[1], self.ends[::-1])
+        reward_x, reward_y = (tables.reward.reshape(tables.law.shape[1], -1) for tables in (a, b))
+        game = Game(Support.from_rows(a.law), Support.from_rows(b.law), reward_x, reward_y, self.discount, False)
+        return solve_start(game, threads=self.threads)
+
+    def _known(self, tables: Tables) -> Tables:
+        """Under a policy there is one action; rewards are NaN where states are not compared."""
+        n, lost = tables.law.shape[1], self.untried[0] & self.untried[1]
+        law, reward = tables.law[:-1].reshape(n, -1, n), np.where(lost, np.nan, tables.reward).reshape(n, -1)
+        if self.policy is not None:
+            share = self.policy
+            if lost.any():
+                share = np.where(np.isnan(reward), 0.0, share)
+                share /= np.maximum(share.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+            law, none = np.einsum("sa,sat->st", share, law)[:, None], ~share.any(axis=1)
+            law[none, 0] = np.eye(n)[none]
+            reward = np.where(none, np.nan, (share * np.nan_to_num(reward)).sum(axis=1))[:, None]
+        if np.isnan(reward).any():
+            # An additional action that stays and earns nothing adds nothing: discount * d <= d. So all pairs have one.
+            law = np.concatenate([law, np.eye(n)[:, None]], axis=1)
+            reward = np.concatenate([reward, np.zeros((n, 1))], axis=1)
+        return Tables(np.vstack([law.reshape(-1, n), tables.law[-1:]]), reward.ravel())
+
+    def _free(self, tables: Tables, untried: Bools, ends: tuple[float, ...]) -> Tables:
+        """With one more state, to which untried actions lead; every action twice, once with each end as its reward."""
+        n = tables.law.shape[1]
+        law = np.where(untried[:, None], 0.0, tables.law[:-1])
+        law = np.column_stack([law, untried]).reshape(n, -1, n + 1)
+        rewards = [np.where(untried, end, tables.reward).reshape(n, -1) for end in ends]
+        if self.policy is not None:
+            law = np.einsum("sa,sat->st", self.policy, law)[:, None]
+            rewards = [(self.policy * reward).sum(axis=1, keepdims=True) for reward in rewards]
+        m = law.shape[1]
+        law = np.concatenate([np.tile(law, (1, 2, 1)), np.tile(np.eye(n + 1)[-1], (1, 2 * m, 1))])
+        reward = np.vstack([np.hstack(rewards), np.repeat(ends, m)])
+        return Tables(np.vstack([law.reshape(-1, n + 1), np.append(tables.law[-1], 0.0)]), reward.ravel())
 
 
 # --- State aggregation with error bounds.

@@ -15,24 +15,22 @@ while that of the counted distance depends on differences too small to be seen, 
 A row on the path is a mixture of the rows of both sides, and so is a recording of it: whole episodes of both are drawn
 with replacement, and a step counts with the rate that gives its row the recorded number of visits and the right
 mixture. What the steps of an episode share, such as a hidden state, is therefore in the draws as it is in the data.
+Where the other side is known, as few next states as possible are exchanged in the episodes of the recorded one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from somcot.chains import Support
 from somcot.clocks import Clock
 from somcot.couplings import Residuals
-from somcot.inference.units import MANY, SEQUENCES
-from somcot.mdp.distances import with_actions_of
-from somcot.mdp.process import MDP, check_mdp, policy_law
-from somcot.mdp.recorded import END, RecordedMDP
+from somcot.mdp.distances import Comparison, Tables, with_actions_of
+from somcot.mdp.process import MDP, check_mdp, check_range, policy_law
+from somcot.mdp.recorded import END, RecordedMDP, Steps
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.memory import require
@@ -46,7 +44,6 @@ _ROUNDING = 1e-12  # relative error of a mean of equal rewards
 _TESTS = 100  # draws of equal processes that calibrate the tests; they need no solve
 _DRAWS = 20  # at each of the three points of the path
 _PATH = (0.0, 1.0, 2.0)
-_SHORTEST = 10  # steps of a block of a recording with few episodes
 _Test = tuple[Floats, Floats, Floats]  # statistic, degrees of freedom and noise of each row, as for `Homogeneity`
 
 
@@ -57,6 +54,7 @@ def distance(
     discount: float,
     policy: Any = None,
     confidence: float | None = None,
+    reward_range: tuple[float, float] | None = None,
     rng: int | np.random.Generator | None = None,
     threads: int | None = None,
 ) -> Result:
@@ -64,21 +62,25 @@ def distance(
 
     The metric of `mdp.metric`, coupled over the initial distributions: the largest over all actions, or under a policy.
     For recorded processes it is estimated: rows that the data cannot distinguish are pooled, and the bias that is left
-    is found by drawing recordings of the pooled processes. It takes 43 solves.
+    is found by drawing recordings of the pooled processes. It takes 23 solves.
 
     Parameters
     ----------
     x, y : MDP or RecordedMDP
         Processes with the same actions, in any order. States are matched by their labels. An action that one side never
-        tried in a state is taken to do what it does on the other side.
+        tried in a state is taken to do what it does on the other side; states are not compared by actions that neither
+        tried. The upper end of an interval allows untried actions any value.
     discount : float
         Strictly between 0 and 1.
     policy : array_like, shape (n,) or (n, n_actions), optional
         An action, or the probability of each action, for each state of `x`. By default the largest distance over all
         actions, which bounds the difference of the optimal values by ``distance / (1 - discount)``.
     confidence : float, optional
-        Level of a confidence interval for recorded processes, such as 0.9. It takes 123 solves.
+        Level of a confidence interval for recorded processes, such as 0.9. It takes 63 solves.
         Episodes must be independent; their steps need not be. Fewer than ten are cut into blocks.
+    reward_range : (float, float), optional
+        Smallest and largest possible reward, for actions that were never tried and whatever follows them. By default
+        the least and the largest reward recorded, or of a known process.
     rng : None, int or numpy.random.Generator
         Seed of the draws behind estimate and interval; None uses a fixed seed.
     threads : int, optional
@@ -114,20 +116,19 @@ def distance(
     pair, generator = _Pair.of(x, y, _policy(x, y, policy), discount, threads), check_rng(0 if rng is None else rng)
     if not any(sizes):
         return _result(pair, pair.counted, began, message="strategy iteration")
-    pair = pair.calibrated(generator)
+    pair, (low, high) = pair.calibrated(generator), _ends(x, y, reward_range)
     estimate, interval = pair.estimate(confidence, generator)
+    if interval is not None:
+        interval = pair.widened(interval, (low, high), generator)
     lone = [Share(int(side.missing.sum()), len(side.missing)) for side in (pair.x, pair.y)]
-    notes = tuple(Note("untried-pairs", name, share=share) for name, share in zip("xy", lone, strict=True) if share[0])
+    notes = tuple(
+        Note("untried-pairs", name, share=share, low=low, high=high)
+        for name, share in zip("xy", lone, strict=True)
+        if share[0]
+    )
     return _result(pair, pair.counted, began, message="rows that the data cannot distinguish are pooled",
                    distance=estimate, method="auto", plugin=pair.counted.value, samples=(sizes[0], sizes[1]),
                    confidence_interval=interval, notes=notes)  # fmt: skip
-
-
-class _Tables(NamedTuple):
-    """The law of the next state for each (state, action), the initial distribution last, and mean rewards."""
-
-    law: Floats  # (n_states * n_actions + 1, n_states)
-    reward: Floats  # (n_states * n_actions,)
 
 
 class _Side(NamedTuple):
@@ -135,7 +136,7 @@ class _Side(NamedTuple):
 
     Attributes
     ----------
-    tables : _Tables
+    tables : Tables
         Rows without data hold the process in place and earn nothing.
     counts : ndarray, shape (n_rows + 1, n_states)
         0 for known rows.
@@ -145,11 +146,11 @@ class _Side(NamedTuple):
         Rows without sampling error.
     """
 
-    tables: _Tables
+    tables: Tables
     counts: Floats
     variance: Floats
     known: Bools
-    steps: _Steps | None = None
+    steps: Steps | None = None
 
     @classmethod
     def of(cls, process: MDP, place: Ints, n: int) -> _Side:
@@ -163,7 +164,7 @@ class _Side(NamedTuple):
         if not isinstance(process, RecordedMDP):
             law[np.ix_(at, place)] = process.transitions.reshape(len(at), -1)
             reward[at] = process.rewards.ravel()
-            return cls(_Tables(law, reward), counts, variance, known)
+            return cls(Tables(law, reward), counts, variance, known)
         known[at] = np.repeat(process.absorbing, m)
         known[-1] = process.start_known
         entries = process.outcomes
@@ -174,8 +175,8 @@ class _Side(NamedTuple):
             counts[-1, place] = process.initial * process.n_episodes
         tried = counts.sum(axis=1) > 0
         law[tried] = counts[tried] / counts[tried].sum(axis=1, keepdims=True)
-        side = cls(_Tables(law, reward), counts, variance, known)
-        return side._replace(steps=_Steps.of(process, place, side))
+        side = cls(Tables(law, reward), counts, variance, known)
+        return side._replace(steps=Steps.of(process, place, side.visits, reward, variance))
 
     @property
     def visits(self) -> Floats:
@@ -189,131 +190,101 @@ class _Side(NamedTuple):
         none: Bools = (self.visits == 0) & ~self.known
         return none
 
-    def filled_from(self, other: _Side) -> _Tables:
+    def filled_from(self, other: _Side) -> Tables:
         """Rows without data are those of the other side."""
         # Missing on both sides: each keeps its own absorbing row, and the two do not differ.
         take = self.missing & ~other.missing
         law = np.where(take[:, None], other.tables.law, self.tables.law)
-        return _Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
+        return Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward))
 
-    def drawn(self, other: _Side, own: Floats, tables: _Tables, rng: np.random.Generator) -> _Side:
+    def as_recorded(self, other: _Side) -> _Side:
+        """Known rows of which the other side has steps are what they show."""
+        take = self.known & (other.visits > 0)
+        law = np.where(take[:, None], other.tables.law, self.tables.law)
+        return self._replace(tables=Tables(law, np.where(take[:-1], other.tables.reward, self.tables.reward)))
+
+    def drawn(self, other: _Side, own: Floats, tables: Tables, rng: np.random.Generator) -> _Side:
         """A recording of the process with these tables, whose rows are mixtures with the share `own` of this side.
 
         Episodes of both sides are drawn with replacement; each row has as many visits as were recorded, on average.
+        A known side has none: next states of steps of this side are exchanged instead, as few as possible.
         """
         if self.steps is None:
             return self
         visits, rows = self.visits, (self.visits > 0) & ~self.known
-        wanted = np.where(rows, own * visits, 0.0), np.where(rows, (1.0 - own) * visits, 0.0)
-        parts = [other._simulated(np.rint(wanted[1]), self.variance, rng)]
-        for side, number in zip((self, other), wanted, strict=True):
+        own, given, parts = np.where(other.known, 1.0, own), rows & other.known, []
+        for side, share in ((self, own), (other, 1.0 - own)):
             if side.steps is not None:
+                number = np.where(rows, share * visits, 0.0)
                 rate = np.divide(number, side.visits, out=np.zeros_like(number), where=side.visits > 0)
                 parts.append(side.steps.drawn(rate, self.counts.shape[1], rng))
         counts, total, squares = (sum(part) for part in zip(*parts, strict=True))
+        counts[given] = _moved(counts[given], self.tables.law[given], tables.law[given], rng)
         n = counts.sum(axis=1)
         law, variance, mean = tables.law.copy(), self.variance.copy(), (total / np.maximum(n, 1.0))[:-1]
         law[n > 0] = counts[n > 0] / n[n > 0, None]
         several = n[:-1] > 1
         left = np.maximum(squares[:-1] - n[:-1] * mean**2, 0.0)
         variance[several] = left[several] / (n[:-1][several] - 1.0)
-        return _Side(_Tables(law, tables.reward + mean), counts, variance, self.known)
-
-    def _simulated(self, number: Floats, variance: Floats, rng: np.random.Generator) -> _Sums:
-        """Steps of known rows, which have no episodes."""
-        counts, total, squares = np.zeros_like(self.counts), np.zeros(len(number)), np.zeros(len(number))
-        rows = np.flatnonzero(self.known & (number > 0))
-        n = number[rows].astype(np.int64)
-        counts[rows] = rng.multinomial(n, self.tables.law[rows])
-        spread = np.append(variance, 0.0)[rows]
-        total[rows] = rng.normal(size=len(rows)) * np.sqrt(spread * n)
-        squares[rows] = total[rows] ** 2 / n + spread * np.where(n > 1, rng.chisquare(np.maximum(n - 1, 1)), 0.0)
-        return _Sums(counts, total, squares)
+        return _Side(Tables(law, tables.reward + mean), counts, variance, self.known)
 
 
-class _Sums(NamedTuple):
-    """Sums over drawn steps: outcomes, deviations of rewards from the mean of their row, and their squares."""
-
-    counts: Floats
-    total: Floats
-    squares: Floats
-
-
-class _Steps(NamedTuple):
-    """Recorded steps, unit by unit: whole episodes, or blocks of few long ones. First states are steps of the last row.
-
-    Attributes
-    ----------
-    row, column : ndarray of int64, shape (n_steps,)
-    apart : ndarray, shape (n_steps,)
-        The reward minus the mean of its row, scaled to have the variance of a single reward.
-    alone : ndarray, shape (n_steps,)
-        Standard deviation of the reward in rows with a single visit, which does not show it; 0 in others.
-    offsets : ndarray of int64, shape (n_units + 1,)
-    """
-
-    row: Ints
-    column: Ints
-    apart: Floats
-    alone: Floats
-    offsets: Ints
-
-    @classmethod
-    def of(cls, process: RecordedMDP, place: Ints, side: _Side) -> _Steps:
-        """The steps of a recording, with states at these places."""
-        T, bounds = process.n_transitions, process.offsets
-        row, column = place[process.now] * process.n_actions + process.action, place[process.following]
-        n = side.visits[row]
-        apart = (process.reward - side.tables.reward[row]) * np.sqrt(n / np.maximum(n - 1.0, 1.0))
-        alone = np.where(n == 1, np.sqrt(side.variance[row]), 0.0)
-        if process.n_episodes < SEQUENCES:
-            bounds = np.union1d(bounds, np.arange(0, T, max(_SHORTEST, T // MANY)))
-        if not side.known[-1]:
-            first = process.offsets[:-1]
-            row = np.insert(row, first, len(side.known) - 1)
-            column = np.insert(column, first, place[process.now[first]])
-            apart, alone = np.insert(apart, first, 0.0), np.insert(alone, first, 0.0)
-            bounds = bounds + np.searchsorted(first, bounds)
-        return cls(row, column, apart, alone, bounds)
-
-    def drawn(self, rate: Floats, n_states: int, rng: np.random.Generator) -> _Sums:
-        """Random units, as many as there are: a step of row r is drawn Poisson(rate[r]) times, with its whole unit."""
-        n_units = len(self.offsets) - 1
-        units = rng.integers(n_units, size=rng.poisson(n_units))
-        # A step counts if the time of its unit is below the rate of its row, so that rates may differ.
-        times, lengths = rng.random(len(units)), np.diff(self.offsets)[units]
-        before = np.cumsum(lengths) - lengths
-        steps = np.arange(lengths.sum()) + np.repeat(self.offsets[units] - before, lengths)
-        steps = steps[np.repeat(times, lengths) < rate[self.row[steps]]]
-        row, n_rows = self.row[steps], len(rate)
-        apart = self.apart[steps] + self.alone[steps] * rng.normal(size=len(steps))
-        counts = np.bincount(row * n_states + self.column[steps], minlength=n_rows * n_states)
-        total: Floats = np.bincount(row, apart, n_rows).astype(np.float64)
-        squares: Floats = np.bincount(row, apart**2, n_rows).astype(np.float64)
-        return _Sums(counts.reshape(n_rows, n_states).astype(np.float64), total, squares)
+def _moved(counts: Floats, law: Floats, wanted: Floats, rng: np.random.Generator) -> Floats:
+    """Counts of next states with this law, of which as few as possible are exchanged so that their law is `wanted`."""
+    lacking = np.maximum(wanted - law, 0.0)
+    apart = lacking.sum(axis=1)
+    rate = np.minimum(np.divide(wanted, law, out=np.zeros_like(law), where=law > 0), 1.0)
+    kept: Ints = rng.binomial(counts.astype(np.int64), rate)
+    number = counts.sum(axis=1).astype(np.int64) - kept.sum(axis=1)
+    new = rng.multinomial(number, lacking / np.where(apart > 0, apart, 1.0)[:, None])
+    moved: Floats = np.where((apart > _ROUNDING)[:, None], kept + new, counts)
+    return moved
 
 
 class _Pair:
     """Two processes on the union of their states, those of x first."""
 
     def __init__(
-        self, x: _Side, y: _Side, states: tuple[Hashable, ...], policy: Floats | None, discount: float,
-        threads: int | None, effects: tuple[Floats, Floats] | None = None,
+        self, x: _Side, y: _Side, compared: Comparison, effects: tuple[Floats, Floats] | None = None
     ) -> None:  # fmt: skip
-        self.x, self.y, self.states, self.policy, self.discount, self.threads = x, y, states, policy, discount, threads
+        self.x, self.y, self.compared = x, y, compared
         n_rows = len(x.counts)
         # Design effects of the tests of rows and of mean rewards.
         self.effects = (np.ones(n_rows), np.ones(n_rows - 1)) if effects is None else effects
 
     def calibrated(self, rng: np.random.Generator) -> _Pair:
         """The same pair; tests know how much steps of one episode vary together, from draws of equal processes."""
-        null, effects = [self.drawn(0.0, rng).tests for _ in range(_TESTS)], []
-        for k, (_, df, _) in enumerate(self.tests):
-            mean = np.mean([tests[k][0] for tests in null], axis=0)
-            common = mean[df > 0].sum() / max(df.sum(), 1.0)
-            effect = np.maximum(np.divide(mean, df, out=np.ones(len(df)), where=df > 0), 0.5 * common)
+        equal, effects = self._equal(), []
+        null = [equal.drawn(0.0, rng).tests for _ in range(_TESTS)]
+        for k, spread in enumerate(self._spreads()):
+            # Over the degrees of freedom of the draws: a draw may lack outcomes, visits or spread that the data have.
+            # In units of rewards or shares, because few equal rewards would make a statistic as large as you like.
+            T, df = (np.sum([tests[k][part] * tests[k][2] for tests in null], axis=0) for part in (0, 1))
+            df *= spread
+            effect = np.divide(T, df, out=np.ones(len(df)), where=df > 0)
+            tested = self.tests[k][1]
+            effect = np.maximum(effect, 0.5 * float(effect @ tested) / max(float(tested.sum()), 1.0))
             effects.append(np.where((df > 0) & (effect > 0), effect, 1.0))
-        return _Pair(self.x, self.y, self.states, self.policy, self.discount, self.threads, (effects[0], effects[1]))
+        return _Pair(self.x, self.y, self.compared, (effects[0], effects[1]))
+
+    def _equal(self) -> _Pair:
+        """The same pair, where known rows are as recorded on the other side."""
+        x, y = self.x.as_recorded(self.y), self.y.as_recorded(self.x)
+        return _Pair(x, y, self.compared)
+
+    def _spreads(self) -> tuple[Floats, Floats]:
+        """Variances of draws of rows and of mean rewards, relative to those of recordings, if steps are independent.
+
+        Units are drawn around a mean to which they contribute, and so are too near, as residuals of a fit are.
+        """
+        n, m = self.x.visits, self.y.visits
+        parts = [
+            side.steps.squares(len(n)) if side.steps is not None else np.zeros(len(n)) for side in (self.x, self.y)
+        ]
+        rows = _spread(n + m, parts[0] + parts[1])
+        # Of mean rewards each side has its own.
+        rewards = (n * _spread(n, parts[0]) + m * _spread(m, parts[1])) / np.maximum(n + m, 1.0)
+        return rows, np.where(n + m > 0, rewards, 1.0)[:-1]
 
     @classmethod
     def of(cls, x: MDP, y: MDP, policy: Floats | None, discount: float, threads: int | None) -> _Pair:
@@ -325,10 +296,11 @@ class _Pair:
         if policy is not None:
             # Only the end of episodes can be a state of y alone, where all actions do the same.
             policy = np.vstack([policy, np.full((n - len(policy), m), 1.0 / m)])
-        return cls(one, other, states, policy, discount, threads)
+        untried = one.missing[:-1], other.missing[:-1]
+        return cls(one, other, Comparison(states, policy, discount, threads, untried))
 
     @cached_property
-    def tables(self) -> tuple[_Tables, _Tables]:
+    def tables(self) -> tuple[Tables, Tables]:
         """Both processes, as known or counted."""
         return self.x.filled_from(self.y), self.y.filled_from(self.x)
 
@@ -339,38 +311,23 @@ class _Pair:
 
     @cached_property
     def pooled(self) -> float:
-        """The distance of the pooled processes; pooling only ever brings them closer."""
-        return float(min(self.solve(*self.between(1.0)).value, self.counted.value))
+        """The distance of the pooled processes."""
+        return float(self.solve(*self.between(1.0)).value)
 
-    def solve(self, one: _Tables, other: _Tables) -> Any:
+    def solve(self, one: Tables, other: Tables) -> Any:
         """The exact distance of two processes."""
-        from somcot.solvers.strategy_iteration import Game, solve_start  # compiled code, loaded when used
-
-        n = len(self.states)
-        a, b = self._acting(one), self._acting(other)
-        one_reward, other_reward = (side.reward.reshape(n, -1) for side in (a, b))
-        game = Game(Support.from_rows(a.law), Support.from_rows(b.law), one_reward, other_reward, self.discount, False)
-        return solve_start(game, threads=self.threads)
-
-    def _acting(self, tables: _Tables) -> _Tables:
-        """Under a policy there is one action."""
-        if self.policy is None:
-            return tables
-        n, m = self.policy.shape
-        law = np.einsum("sa,sat->st", self.policy, tables.law[:-1].reshape(n, m, n))
-        reward = (self.policy * tables.reward.reshape(n, m)).sum(axis=1)
-        return _Tables(np.vstack([law, tables.law[-1:]]), reward)
+        return self.compared.solve(one, other)
 
     # --- From equal over pooled to counted
 
-    def between(self, t: float) -> tuple[_Tables, _Tables]:
+    def between(self, t: float) -> tuple[Tables, Tables]:
         """Both processes on the path from equal (t = 0) over pooled (t = 1) to counted (t = 2)."""
         rows, rewards = self._kept_at(t)
         middle = self.middle
 
-        def pulled(tables: _Tables) -> _Tables:
+        def pulled(tables: Tables) -> Tables:
             law = middle.law + rows[:, None] * (tables.law - middle.law)
-            return _Tables(law, middle.reward + rewards * (tables.reward - middle.reward))
+            return Tables(law, middle.reward + rewards * (tables.reward - middle.reward))
 
         one, other = self.tables
         return pulled(one), pulled(other)
@@ -391,11 +348,11 @@ class _Pair:
         return share
 
     @cached_property
-    def middle(self) -> _Tables:
+    def middle(self) -> Tables:
         """The mean of the two processes, row by row, weighted by visits; a known row is its own mean."""
         (a, b), share = self.tables, self.share
         law = share[:, None] * a.law + (1.0 - share)[:, None] * b.law
-        return _Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
+        return Tables(law, share[:-1] * a.reward + (1.0 - share)[:-1] * b.reward)
 
     @property
     def tests(self) -> tuple[_Test, _Test]:
@@ -482,6 +439,17 @@ class _Pair:
         # Means of few draws may cross.
         return estimate, ConfidenceInterval(min(low, estimate), max(low, high, estimate), float(confidence))
 
+    def widened(
+        self, interval: ConfidenceInterval, ends: tuple[float, float], rng: np.random.Generator
+    ) -> ConfidenceInterval:
+        """The interval up to the upper end for the largest distance that untried actions allow."""
+        largest = _Pair(self.x, self.y, self.compared._replace(ends=ends), self.effects)
+        if largest.pooled <= self.pooled * (1.0 + _ROUNDING):
+            return interval
+        upper = largest.estimate(interval.level, rng)[1]
+        assert upper is not None
+        return interval._replace(high=max(interval.high, upper.high))
+
     def _distances(self, t: float, rng: np.random.Generator) -> Floats:
         """Pooled distances of drawn recordings, (_DRAWS,)."""
         return np.array([self.drawn(t, rng).pooled for _ in range(_DRAWS)])
@@ -492,7 +460,13 @@ class _Pair:
         kept = self._kept_at(t)[0]
         x = self.x.drawn(self.y, self.share + kept * (1.0 - self.share), one, rng)
         y = self.y.drawn(self.x, 1.0 - self.share + kept * self.share, other, rng)
-        return _Pair(x, y, self.states, self.policy, self.discount, self.threads, self.effects)
+        return _Pair(x, y, self.compared, self.effects)
+
+
+def _spread(n: Floats, squares: Floats) -> Floats:
+    """1 - sum of squared shares of n steps in each unit, relative to single steps; two units suffice to see a half."""
+    single = np.maximum(1.0 - 1.0 / np.maximum(n, 1.0), 0.5)
+    return np.where(n > 1, np.maximum((1.0 - squares / np.maximum(n, 1.0) ** 2) / single, 0.5), 1.0)
 
 
 def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
@@ -502,6 +476,20 @@ def _inverted(observed: float, expected: Floats, distances: Floats) -> float:
     if observed >= rising[-1]:
         return float(distances[-1] + observed - rising[-1])
     return float(np.interp(np.interp(observed, rising, _PATH), _PATH, distances))
+
+
+def _ends(x: MDP, y: MDP, reward_range: Any) -> tuple[float, float]:
+    """The least and the largest reward of untried actions and of what follows them."""
+    seen = [side.reward if isinstance(side, RecordedMDP) else side.rewards for side in (x, y)]
+    # After the end of an episode rewards are 0.
+    seen += [np.zeros(1)] if END in (*x.states, *y.states) else []
+    least, most = min(float(part.min()) for part in seen), max(float(part.max()) for part in seen)
+    if reward_range is None:
+        return least, most
+    low, high = check_range("reward_range", reward_range)
+    if not low <= least <= most <= high:
+        raise ValueError(f"reward_range: found ({low:g}, {high:g}), but there are rewards from {least:g} to {most:g}")
+    return low, high
 
 
 def _policy(x: MDP, y: MDP, policy: Any) -> Floats | None:
@@ -525,12 +513,13 @@ def _result(pair: _Pair, solution: Any, began: float, *, message: str, **more: A
     law = solution.plan.state_law()
     from somcot.solvers.result_builder import law_maps
 
+    compared, potential = pair.compared, solution.metric / (1.0 - pair.compared.discount)
     details = Details(
         bounds=Bounds(solution.low, solution.high), plan=solution.plan, state_law=law, maps=law_maps(law),
-        potential=solution.metric / (1.0 - pair.discount), residuals=Residuals(0.0, 0.0, 0.0), trace={}, notes=notes,
+        potential=potential, residuals=Residuals(0.0, 0.0, 0.0), trace={}, notes=notes,
     )  # fmt: skip
     return Result(
-        status=Status.CONVERGED, message=message, discount=pair.discount, n_steps=0, states_x=pair.states,
-        states_y=pair.states, seconds=time.perf_counter() - began, clock=Clock("discount", pair.discount),
+        status=Status.CONVERGED, message=message, discount=compared.discount, n_steps=0, states_x=compared.states,
+        states_y=compared.states, seconds=time.perf_counter() - began, clock=Clock("discount", compared.discount),
         details=details, **values,
     )  # fmt: skip

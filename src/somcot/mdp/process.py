@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import MarkovChain, Support
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.checks import ROW_TOLERANCE, check_discount, check_labels, check_start_law, real_array
+from somcot.plumbing.checks import (
+    ROW_TOLERANCE,
+    check_discount,
+    check_labels,
+    check_number,
+    check_start_law,
+    real_array,
+)
 from somcot.plumbing.html import card, grid, record_card
 from somcot.plumbing.text import brief_record
 
@@ -20,6 +27,7 @@ __all__ = [
     "MDP",
     "Plan",
     "check_mdp",
+    "check_range",
     "on_policy",
     "optimal",
     "policy_law",
@@ -143,6 +151,16 @@ def check_mdp(name: str, value: Any) -> MDP:
     if not isinstance(value, MDP):
         raise TypeError(f"{name}: found {type(value).__name__}, expected an MDP; make one: MDP(transitions, rewards)")
     return value
+
+
+def check_range(name: str, value: Any) -> tuple[float, float]:
+    """Check a lower and an upper end."""
+    if np.shape(value) != (2,):
+        raise ValueError(f"{name}: found {value!r}, expected two numbers, the lower and the upper end")
+    low, high = (check_number(name, end) for end in value)
+    if not -np.inf < low <= high < np.inf:
+        raise ValueError(f"{name}: found {value}, expected a finite lower and an upper end")
+    return low, high
 
 
 def _check_shapes(transitions: Floats, rewards: Floats) -> None:

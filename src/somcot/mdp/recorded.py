@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.inference.units import MANY, SEQUENCES
 from somcot.mdp.process import MDP
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import check_count, check_start_law, real_array
@@ -20,9 +21,10 @@ from somcot.plumbing.notes import Note, Share
 from somcot.recorded.labels import Column, column, encode
 from somcot.recorded.recording import cut_episodes
 
-__all__ = ["END", "Outcomes", "RecordedMDP", "plain"]
+__all__ = ["END", "Outcomes", "RecordedMDP", "Steps", "plain"]
 
 END: Hashable = "terminated"  # label of the state in which terminated episodes end
+_SHORTEST = 10  # steps of a block of a recording with few episodes
 _GUESSED = 0.5  # a larger share of steps that do not join leaves the initial states unknown
 
 
@@ -296,6 +298,75 @@ class RecordedMDP(MDP):
             ("rewards", f"{self.reward.min():.4g} to {self.reward.max():.4g}"),
         ]
         return card("RecordedMDP", facts, sub=f"{self.n_states:,} states, {self.n_actions:,} actions")
+
+
+class Sums(NamedTuple):
+    """Sums over drawn steps: outcomes, deviations of rewards from the mean of their row, and their squares."""
+
+    counts: Floats
+    total: Floats
+    squares: Floats
+
+
+class Steps(NamedTuple):
+    """Recorded steps, unit by unit: whole episodes, or blocks of few long ones. First states are steps of the last row.
+
+    Attributes
+    ----------
+    row, column : ndarray of int64, shape (n_steps,)
+    apart : ndarray, shape (n_steps,)
+        The reward minus the mean of its row, scaled to have the variance of a single reward.
+    alone : ndarray, shape (n_steps,)
+        Standard deviation of the reward in rows with a single visit, which does not show it; 0 in others.
+    offsets : ndarray of int64, shape (n_units + 1,)
+    """
+
+    row: Ints
+    column: Ints
+    apart: Floats
+    alone: Floats
+    offsets: Ints
+
+    @classmethod
+    def of(cls, process: RecordedMDP, place: Ints, visits: Floats, rewards: Floats, variances: Floats) -> Steps:
+        """The steps of a recording, with states at these places; visits, mean rewards and variances are of rows."""
+        T, bounds = process.n_transitions, process.offsets
+        row, column = place[process.now] * process.n_actions + process.action, place[process.following]
+        n = visits[row]
+        apart = (process.reward - rewards[row]) * np.sqrt(n / np.maximum(n - 1.0, 1.0))
+        alone = np.where(n == 1, np.sqrt(variances[row]), 0.0)
+        if process.n_episodes < SEQUENCES:
+            bounds = np.union1d(bounds, np.arange(0, T, max(_SHORTEST, T // MANY)))
+        if not process.start_known:
+            first = process.offsets[:-1]
+            row = np.insert(row, first, len(visits) - 1)
+            column = np.insert(column, first, place[process.now[first]])
+            apart, alone = np.insert(apart, first, 0.0), np.insert(alone, first, 0.0)
+            bounds = bounds + np.searchsorted(first, bounds)
+        return cls(row, column, apart, alone, bounds)
+
+    def drawn(self, rate: Floats, n_states: int, rng: np.random.Generator) -> Sums:
+        """Random units, as many as there are: a step of row r is drawn Poisson(rate[r]) times, with its whole unit."""
+        n_units = len(self.offsets) - 1
+        units = rng.integers(n_units, size=rng.poisson(n_units))
+        # A step counts if the time of its unit is below the rate of its row, so that rates may differ.
+        times, lengths = rng.random(len(units)), np.diff(self.offsets)[units]
+        before = np.cumsum(lengths) - lengths
+        steps = np.arange(lengths.sum()) + np.repeat(self.offsets[units] - before, lengths)
+        steps = steps[np.repeat(times, lengths) < rate[self.row[steps]]]
+        row, n_rows = self.row[steps], len(rate)
+        apart = self.apart[steps] + self.alone[steps] * rng.normal(size=len(steps))
+        counts = np.bincount(row * n_states + self.column[steps], minlength=n_rows * n_states)
+        total: Floats = np.bincount(row, apart, n_rows).astype(np.float64)
+        squares: Floats = np.bincount(row, apart**2, n_rows).astype(np.float64)
+        return Sums(counts.reshape(n_rows, n_states).astype(np.float64), total, squares)
+
+    def squares(self, n_rows: int) -> Floats:
+        """Sum over units of the squared number of steps of each row."""
+        unit = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        keys, number = np.unique(unit * n_rows + self.row, return_counts=True)
+        squares: Floats = np.bincount(keys % n_rows, number.astype(np.float64) ** 2, n_rows).astype(np.float64)
+        return squares
 
 
 def plain(name: str, value: MDP) -> MDP:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from somcot.mdp.process import MDP, best, check_mdp, policy_law
+from somcot.mdp.process import MDP, best, check_mdp, check_range, policy_law
 from somcot.mdp.recorded import RecordedMDP
 from somcot.mdp.value_bounds import Ends, Options, World, delta, followed, proved, stays
 from somcot.plumbing.arrays import Floats
@@ -206,13 +206,7 @@ def _checked(discount: Any, confidence: Any, unvisited: Any, value_range: Any, m
         raise ValueError("confidence: found None, expected a level such as 0.95")
     for name, value, known in (("unvisited", unvisited, _UNVISITED), ("method", method, _METHODS)):
         check_text(name, value, *known)
-    if value_range is not None:
-        if np.shape(value_range) != (2,):
-            raise ValueError(f"value_range: found {value_range!r}, expected two numbers, the lower and the upper end")
-        low, high = (check_number("value_range", end) for end in value_range)
-        if not -np.inf < low <= high < np.inf:
-            raise ValueError(f"value_range: found {value_range}, expected a finite lower and an upper end")
-        value_range = (low, high)
+    value_range = None if value_range is None else check_range("value_range", value_range)
     return Options(check_discount(discount), float(confidence), unvisited, value_range, method)
 
 

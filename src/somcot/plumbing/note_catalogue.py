@@ -392,9 +392,11 @@ CATALOGUE: dict[str, Kind] = {
         "both in the same way, or drop the last states: Samples.from_trajectories(..., end='terminated')",
         "Readers of environments let an episode end in a state of its own, which replaces its last observation. Own "
         "trajectories end in that observation, unless it is left out."),
-    "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; they are taken to do what they "
-        "do on the other side",
-        "Without data on one side a row cannot differ, so such pairs add nothing to the distance. Record steps that "
+    "untried-pairs": Kind(INFO, "{share} pairs of state and action were never tried; the estimate takes them to do "
+        "what they do on the other side, and the upper end of an interval allows them any reward from {low:.4g} to "
+        "{high:.4g}; pass reward_range if more is possible",
+        "Nothing is known about such pairs. If neither side tried them, states are not compared by them. By default, "
+        "rewards may be what they were elsewhere: an interval misses if an untried action pays more. Record steps that "
         "try them if they matter."),
     "plugin-metric": Kind(CAUTION, "the process is estimated from {n:,} transitions, and noise makes states and "
         "processes look farther apart than they are; [[mdp.distance]] corrects the distance between two processes",

@@ -71,6 +71,7 @@ class Game(NamedTuple):
     support_x, support_y : Support
         Row ``s * n_actions + a`` is the distribution after action a in state s; the initial distribution is last.
     rewards_x, rewards_y : ndarray, shape (n_x, n_actions) and (n_y, n_actions)
+        NaN: `solve_start` does not compare this state by this action. Every pair of states needs another one.
     discount : float
     same : bool
         Whether both are the same process: then (s, t) and (t, s) are one pair.
@@ -151,6 +152,7 @@ def _solved(game: Game, threads: int | None, max_sweeps: int) -> tuple[StrategyS
     first, second, index = state_pairs(game)
     with np.errstate(over="ignore"):
         cost = np.abs(game.rewards_x[first] - game.rewards_y[second])
+    cost[np.isnan(cost)] = -np.inf  # never the largest
     scale = scale_of(cost)
     cost /= scale
     sweep = _sweep(game, first, second, index, threads)
