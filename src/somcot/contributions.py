@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import Support
+from somcot.clocks import Clock
 from somcot.plumbing.arrays import Floats
 from somcot.plumbing.html import Mark, Table, card, record_card, shortened
 from somcot.plumbing.text import brief_record, decimals, figure, label_text, percent, percents
@@ -242,7 +243,7 @@ class StepChange(NamedTuple):
 
     @property
     def change(self) -> float:
-        """Difference of the shares of all steps, Y minus X."""
+        """Difference of the weighted shares of all steps, Y minus X."""
         return self.time_y - self.time_x
 
 
@@ -258,15 +259,18 @@ class Findings(NamedTuple):
         Numbers of sequences, or of blocks if there are few sequences; None if nothing could be tested.
     units : str
         "sequences" or "blocks": what was counted.
+    clock : Clock
+        How `time_x` and `time_y` weight the steps.
     """
 
     states: tuple[StateChange, ...]
     steps: tuple[StepChange, ...]
     sequences: tuple[int, int] | None
     units: str = "sequences"
+    clock: Clock = Clock("average", 1.0)
 
     def largest(self, n: int) -> list[StepChange]:
-        """The `n` steps whose share of all steps differs most, significant ones first."""
+        """The `n` steps whose weighted share of all steps differs most, significant ones first."""
         # A step with equal shares shows no change in this table, whatever its p-value.
         moved = [step for step in self.steps if step.change != 0.0]
         # The sign is ignored: vanished steps are as important as new ones.
@@ -281,10 +285,10 @@ class Findings(NamedTuple):
             for row in self.states[:n]
         ]  # fmt: skip
         # The change stands beside the label, where narrow screens show it without scrolling.
-        head = ("state", self._heading, "visits", self.units, "time")
+        head = ("state", self._heading, "visits", self.units, self._time)
         table = Table(head, rows, "lllll", f"States: {arrow(*(shortened(name, 30) for name in names))}")
         if self.sequences is not None:
-            return table.without("time")
+            return table.without(self._time)
         # A known chain has no visits, so that column would be half empty.
         known = any(row.visits_x is not None and row.visits_y is not None for row in self.states)
         return table.without(self.units, *(() if known else ("visits",)))
@@ -293,19 +297,25 @@ class Findings(NamedTuple):
     def _heading(self) -> str:
         return "change" if self.sequences is None else "change (* significant)"
 
+    @property
+    def _time(self) -> str:
+        """The heading of shares of time, which the clock weights."""
+        return f"of {self.clock.share}"
+
     def _shares(self, row: StateChange) -> tuple[str, str]:
         # Any number other than 0: without sequences the column is removed afterwards.
         x, y = self.sequences or (1, 1)
         return percents((row.sequences_x or 0) / x, (row.sequences_y or 0) / y)
 
     def steps_table(self, names: tuple[str, str] = ("X", "Y"), n: int = 5) -> Table:
-        """The `n` steps whose share of all steps differs most, as a table, X -> Y."""
+        """The `n` steps whose weighted share of all steps differs most, as a table, X -> Y."""
         rows = [
             (shortened(s.state), shortened(s.next_state), _change(s), arrow(*percents(s.time_x, s.time_y)))
             for s in self.largest(n)
         ]  # fmt: skip
-        title = f"Steps that differ most: {arrow(*(shortened(name, 30) for name in names))}"
-        return Table(("from", "to", self._heading, "of all steps"), rows, "llll", title)
+        weighted = " (earlier steps count more)" if self.clock.name in ("discount", "rate") else ""
+        title = f"Steps that differ most{weighted}: {arrow(*(shortened(name, 30) for name in names))}"
+        return Table(("from", "to", self._heading, self._time), rows, "llll", title)
 
     def _repr_html_(self) -> str:
         return card(

@@ -280,3 +280,29 @@ def test_the_discount_is_suggested_as_for_two(folder: Path) -> None:
     assert chosen["discount"] == 0.95
     same = json.loads(run("select", *files, *READ[:4], "--json", "--discount", "0.95"))
     assert same["candidates"] == chosen["candidates"]
+
+
+def test_the_heat_map_is_written_and_the_tree_printed(folder: Path, tmp_path: Path) -> None:
+    files, figure = [folder / f"w{k}.csv" for k in range(3)], tmp_path / "heat.svg"
+    said = run("matrix", *files, *READ, "--plot", figure)
+    assert f"written: {figure}" in " ".join(said.split())
+    picture = figure.read_text()
+    assert picture.startswith("<?xml")
+    # Text is drawn as paths, whose text is kept in a comment.
+    assert all(f"<!-- {name} -->" in picture for name in ("w0.csv", "w2.csv", "distance"))
+    lines = said.partition("Hierarchical clustering")[2].splitlines()
+    found = somcot.distance_matrix(
+        {f.name: somcot.readers.from_table(f, sequence="user", state="page") for f in files},
+        discount=0.9, confidence=0.9, rng=0,
+    )  # fmt: skip
+    # w0 and w1 are one process; w2 joins at the mean of its two distances.
+    assert lines[1].split(maxsplit=1)[1].strip() == "w0.csv + w1.csv"
+    assert lines[2].split(maxsplit=1)[1].strip() == "w2.csv + w0.csv, w1.csv"
+    assert float(lines[2].split()[0]) == pytest.approx(found.uncut[2, :2].mean(), abs=2e-3)
+    content = json.loads(run("matrix", *files[:2], *READ, "--plot", figure, "--json").splitlines()[-1])
+    assert content["files"] == [str(figure)]
+    assert "Hierarchical" not in run("matrix", *files[:2], *READ)
+    with pytest.raises(ValueError, match=r"--plot: .*, expected a file ending in"):
+        run("matrix", *files, *READ, "--plot", tmp_path / "heat.txt")
+    with pytest.raises(ValueError, match="--plot"):
+        run("matrix", *files, *READ, "--plot", folder / "w0.csv")

@@ -12,7 +12,7 @@ import pytest
 
 import somcot
 from somcot.cli.inputs import NamedProcess
-from somcot.cli.output import ShownResult, write_files
+from somcot.cli.output import ShownResult, save_figure, write_files
 from somcot.plumbing.notes import Note
 from tests.campaign.faults import TABLES, write_tables
 from tests.command_server import Command, Finished
@@ -261,3 +261,16 @@ def test_a_note_stands_once_in_the_report_without_flags_or_python(tmp_path: Path
     # Readers of a page call nothing.
     assert "--units" not in page
     assert "markov_order" not in page
+
+
+def test_figures_have_a_margin(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    picture, ax = plt.subplots(layout="constrained")
+    ax.set_title("a title at the upper edge")
+    save_figure(picture, tmp_path / "f.png", dpi=100)
+    pixels = plt.imread(tmp_path / "f.png")[..., :3]
+    # 0.12 inches, less a pixel for rounding.
+    assert (pixels[:11] == 1.0).all()
+    assert (pixels[11:40] < 1.0).any()

@@ -7,6 +7,7 @@ import itertools
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,6 +155,28 @@ def test_known_chains_and_counts_have_times_but_no_tests() -> None:
     assert half.states[0].visits_x is None
     assert half.states[0].visits_y == int(data.visits[list(data.states).index("c")])
     assert not half.marked
+
+
+@pytest.mark.parametrize(
+    ("clock", "share", "weighted"),
+    [
+        ({"discount": 0.9}, "of the steps that matter", True),
+        ({"discount": 1}, "of all steps in the long run", False),
+        ({"horizon": 7}, "of the first 7 steps", False),
+    ],
+)
+def test_tables_say_how_steps_are_weighted(clock: dict[str, Any], share: str, weighted: bool, tmp_path: Path) -> None:
+    x, y = (somcot.MarkovChain([[p, 1 - p], [0.5, 0.5]], states=["home", "cart"]) for p in (0.9, 0.6))
+    result = somcot.distance(x, y, "labels", **clock)
+    found = result.findings()
+    for table in (found.steps_table(), found.states_table()):
+        assert share in table.head
+    for text in (found.steps_table().title, found._repr_html_()):
+        assert ("earlier steps count more" in text) == weighted
+    result.report(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert f"Width: difference of the shares {share}." in page
+    assert ("(earlier steps count more)" in page) == weighted
 
 
 def test_they_are_saved(rare: somcot.Result, tmp_path: Path) -> None:

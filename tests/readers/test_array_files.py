@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import somcot
-from somcot.readers import from_dtrajs, from_model, read_arrays
+from somcot.readers import from_dtrajs, from_model, read_arrays, read_vectors
 from somcot.samples import Samples
 from tests.notes import noted, notes_in
 
@@ -83,7 +83,8 @@ def test_deeptime_models() -> None:
 
 def test_files_hold_trajectories_or_chains(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.array([[0, 1, 1], [1, 1, -1]]))
-    samples = read_arrays(tmp_path / "rows.npy")
+    with noted("rows-removed", n=1, cuts=0):
+        samples = read_arrays(tmp_path / "rows.npy")
     assert isinstance(samples, Samples)
     assert samples.counts().tolist() == [[0, 1], [0, 2]]
     np.savez_compressed(tmp_path / "runs.npz", a=[0, 1, 0, 1], b=[1, 1, 1])
@@ -128,3 +129,17 @@ def test_a_lag_does_not_apply_to_a_chain(tmp_path: Path) -> None:
     np.save(tmp_path / "k.npy", np.array([[0.5, 0.5], [0.2, 0.8]]))
     with noted("lag-not-applicable"):
         read_arrays(tmp_path / "k.npy", lag=3)
+
+
+def test_frames_without_a_state_are_counted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", a=[-1, 0, 1, -1, -1, 1, 0, -1], b=[0, 1, 0], c=[-1, -1])
+    with noted("rows-removed", about=str(tmp_path / "d.npz"), n=6, cuts=1):
+        found = read_arrays(tmp_path / "d.npz")
+    assert isinstance(found, Samples)
+    assert found.n_episodes == 3
+    gap = float("nan")
+    np.save(tmp_path / "v.npy", [[[0.0, 1.0], [1.0, 2.0], [gap, 3.0], [3.0, 4.0], [4.0, 5.0], [gap, gap]]])
+    with noted("rows-removed", n=2, cuts=1):
+        assert read_vectors(tmp_path / "v.npy", missing="cut").n_episodes == 2
+    with pytest.raises(ValueError, match="NaN"):
+        read_vectors(tmp_path / "v.npy")

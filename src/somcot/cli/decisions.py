@@ -335,7 +335,7 @@ def sample_size(
         if output.plot is not None:
             from somcot.cli.matrix import draw
 
-            draw(plan, output.plot)
+            draw(plan.plot, output.plot)
 
     deliver(show, write)
     if not output.json:

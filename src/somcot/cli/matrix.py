@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json as json_text
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from somcot.cli.options import (
     SuggestedBelowOne,
     SuggestedDiscount,
     VectorOptions,
+    check_figure,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def matrix(
         list[Path] | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write .csv, .parquet, .json or .html; may be repeated."),
     ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the heat map: PNG, SVG or PDF.")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save finished pairs here; the same command resumes.")
     ] = None,
@@ -93,7 +96,8 @@ def matrix(
         if path.suffix not in ENDINGS:
             raise ValueError(f"--out: found {str(path)!r}, expected a file ending in {', '.join(ENDINGS)}")
     targets: dict[str, Path | None] = {f"--out {path}": path for path in paths}
-    check_targets(targets | {"--checkpoint": checkpoint}, (*files, cost), force=force)
+    check_figure(plot)
+    check_targets(targets | {"--checkpoint": checkpoint, "--plot": plot}, (*files, cost), force=force)
     clock.check()
     vectors.check()
     if vectors.wanted and by is not None:
@@ -134,17 +138,21 @@ def matrix(
 
     def show() -> None:
         if json:
-            print_json(content | {"files": [str(path) for path in paths]})
+            print_json(content | {"files": [str(path) for path in (*paths, plot) if path]})
         else:
             show_matrix(console(), distances, [*distances.notes, *notes])
 
     def write() -> None:
         for path in paths:
             _write(path, distances, content, notes, command_line())
+        if plot is not None:
+            # Larger for many processes, so that their labels do not overlap.
+            size = min(max(4.5, 2.0 + 0.3 * max(distances.shape)), 14.0)
+            draw(partial(somcot.plots.matrix, distances), plot, size + 1.0, size)
 
     deliver(show, write)
     if not json:
-        show_written(console(), paths)
+        show_written(console(), (*paths, plot))
     # Cells that an interruption left empty have not failed.
     if distances.n_failed and not distances.interrupted:
         failed = f"{distances.n_failed} of {distances.values.size} cells"
@@ -447,7 +455,7 @@ def drift(
             outcome.report(output.html, notes=notes, command=command_line(), unit=cost, source=Path(file).name)
         if output.plot is not None:
             # Wider for many periods, so that their labels do not overlap.
-            draw(outcome, output.plot, max(6.0, 0.32 * len(outcome.periods)))
+            draw(outcome.plot, output.plot, max(6.0, 0.32 * len(outcome.periods)))
 
     deliver(show, write)
     if not output.json:
@@ -466,14 +474,14 @@ def _reference(text: str | None, periods: Mapping[Hashable, Samples]) -> Hashabl
     raise ValueError(f"--reference: there is no period {text!r}; the periods are {known}")
 
 
-def draw(outcome: Any, path: Path, width: float = 6.0) -> None:
-    """Write the plot of a record."""
+def draw(plot: Callable[..., object], path: Path, width: float = 6.0, height: float = 4.2) -> None:
+    """Write a plot, drawn by a function of the axes."""
     import matplotlib.pyplot as plt
 
     from somcot.cli.output import save_figure
 
-    picture, ax = plt.subplots(figsize=(width, 4.2), layout="constrained")
-    outcome.plot(ax)
+    picture, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    plot(ax=ax)
     save_figure(picture, path, dpi=150)
 
 

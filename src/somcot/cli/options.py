@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ALARM", "NOT_CONVERGED", "By", "ClockOptions", "Cost", "FileA", "FileB", "FileOrGroup", "Force", "Groups",
     "Json", "Method", "OutputOptions", "Reading", "Seed", "StartAtOnce", "StrataOptions", "SuggestedBelowOne",
-    "SuggestedDiscount", "VectorOptions", "Yes", "can_draw", "flag", "listed", "one_of", "spelled", "takers",
+    "SuggestedDiscount", "VectorOptions", "Yes", "can_draw", "check_figure", "flag", "listed", "one_of", "spelled",
+    "takers",
 ]  # fmt: skip
 
 ALARM, NOT_CONVERGED = 3, 4  # exit codes of commands that printed a result
@@ -528,13 +529,18 @@ class OutputOptions:
 
     def check(self, *inputs: str) -> None:
         """Check before the computation that the files can be written and are not inputs."""
-        if self.plot is not None and self.plot.suffix.lower() not in _PICTURES:
-            raise ValueError(f"--plot: found {str(self.plot)!r}, expected a file ending in {', '.join(_PICTURES)}")
-        if self.plot is not None and not can_draw():  # before the computation, not after it
-            raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
+        check_figure(self.plot)
         from somcot.cli.output import check_targets
 
         check_targets({"--html": self.html, "--plot": self.plot}, inputs, force=self.force)
+
+
+def check_figure(path: Path | None) -> None:
+    """Check before the computation that a figure can be drawn."""
+    if path is not None and path.suffix.lower() not in _PICTURES:
+        raise ValueError(f"--plot: found {str(path)!r}, expected a file ending in {', '.join(_PICTURES)}")
+    if path is not None and not can_draw():
+        raise ImportError("--plot: drawing needs matplotlib: pip install matplotlib")
 
 
 def can_draw() -> bool:

@@ -81,6 +81,7 @@ def _as_line(note: str) -> str:
 
 _LONG = 2000  # characters of a line
 _MATCHES = 50
+_MARGIN = 0.12  # inches around a figure
 _SHARES = 20
 _CHANGES = 50
 _PARTS = ("resolution", "twin", "shift_check", "map")
@@ -421,6 +422,10 @@ def save_figure(figure: Any, path: Path, dpi: int) -> None:
     import matplotlib.pyplot as plt
 
     kind = path.suffix.lower().removeprefix(".")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        # Inches; the default leaves titles at the very edge.
+        engine.set(w_pad=_MARGIN, h_pad=_MARGIN)
     # Drawn in memory, so that an interruption leaves no partial file.
     content = io.BytesIO()
     figure.savefig(content, dpi=dpi, format=kind, **FIGURE_MARKS[kind])

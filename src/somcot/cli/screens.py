@@ -366,7 +366,24 @@ def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -
     wide = screen.measure(table, options=screen.options.update(width=1000)).maximum
     fits = len(matrix.labels) <= _PROCESSES and wide <= screen.width
     screen.print(table if fits else _pair_table(matrix))
+    if matrix.square and 2 < len(matrix.labels) <= _PROCESSES and not np.isnan(matrix.uncut).any():
+        screen.print(Text("\nHierarchical clustering, by the mean distance between members", style="bold"))
+        screen.print(_joins(matrix))
     show_notes(screen, notes, most=_FEW_NOTES)
+
+
+def _joins(matrix: DistanceMatrix) -> Grid:
+    """The tree of the report as text: which groups are joined, and at which distance."""
+    from somcot.many.drift import short
+
+    table = Grid(box=None, pad_edge=False, show_header=False)
+    groups = [label_text(label, 24) for label in matrix.labels]
+    for i, j, height, _ in matrix.linkage().tolist():
+        first, second = groups[int(i)], groups[int(j)]
+        # Heights of the distances themselves: negative estimates are raised for the clustering.
+        table.add_row(short(max(height - matrix.shift, 0.0)), Text(f"{first} + {second}"))
+        groups.append(f"{first}, {second}")
+    return table
 
 
 def _matrix_table(matrix: DistanceMatrix) -> Grid:

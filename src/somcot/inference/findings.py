@@ -63,7 +63,7 @@ def findings(result: Result) -> Findings:
     """States and steps of both processes, the most important first; see `somcot.Result.findings`."""
     makeup = result.makeup
     if makeup is None or not names_count(result.states_x, result.states_y, makeup.cost, result.state_law):
-        return Findings((), (), None)
+        return Findings((), (), None, clock=result.clock)
     states = tuple(dict.fromkeys((*result.states_x, *result.states_y)))
     place = {label: i for i, label in enumerate(states)}
     tallies = makeup.visits()
@@ -89,6 +89,7 @@ def findings(result: Result) -> Findings:
         ),
         sizes,
         "sequences" if tallies is None else tallies.units,
+        result.clock,
     )
 
 

@@ -78,9 +78,7 @@ class Labels:
     def encode(self, values: object) -> Codes:
         """The number of each label; new labels get new numbers."""
         labels = column("states", values)
-        if isinstance(labels, np.ndarray):
-            return self._encode_integers(labels)
-        return self.codes(labels)
+        return self._encode_integers(labels) if isinstance(labels, np.ndarray) else self.codes(labels)
 
     def codes(self, labels: Sequence[Hashable]) -> Codes:
         """The same as `encode` for a list of labels."""
@@ -251,10 +249,8 @@ class Reference:
     def warn_of_ends(self, following: Codes, states: list[Hashable]) -> None:
         """Warn if a stream never enters the final states of the reference: its ends may not be events."""
         if self.terminal.any() and not self.terminal[following[following < len(self.terminal)]].any():
-            warn(
-                Note("ends-not-in-stream", states=listing(states[k] for k in np.flatnonzero(self.terminal))),
-                DataWarning,
-            )
+            where = listing(states[k] for k in np.flatnonzero(self.terminal))
+            warn(Note("ends-not-in-stream", states=where), DataWarning)
 
     def distance_to(
         self, now: Codes, following: Codes, states: list[Hashable], discount: float, confidence: float | None

@@ -400,7 +400,7 @@ def graph(
 def difference(result: Result, *, ax: Axes | None = None, names: tuple[str, str] = NAMES, most: int = 14) -> Axes:
     """Steps that are taken more often (blue) and less often (orange) in Y than in X, as arrows between states.
 
-    The width of an arrow is the difference of the shares of all steps; dashed arrows are not significant (see
+    The width of an arrow is the difference of the weighted shares of all steps; dashed arrows are not significant (see
     `Result.findings`). Dots show the time spent in a state; states of one process only are rings.
 
     Parameters

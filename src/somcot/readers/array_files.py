@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import IO, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from somcot.chains import FITTED, MarkovChain
 from somcot.plumbing.arrays import Ints
@@ -34,6 +34,7 @@ __all__ = [
     "from_dtrajs",
     "from_model",
     "load_arrays",
+    "note_removed",
     "read_arrays",
     "read_baseline",
 ]
@@ -305,7 +306,8 @@ def read_arrays(
     if matrix is None and len(arrays) == 1 and _is_kernel(only := next(iter(arrays.values()))):
         matrix = only
     if matrix is None:
-        trajectories = [_as_list(source, name, a) for name, a in arrays.items()]
+        trajectories = _trajectories(source.name, [_as_list(source, name, a) for name, a in arrays.items()])
+        note_removed(source.name, [trajectory < 0 for trajectory in trajectories])
         return from_dtrajs(
             trajectories, lag=lag, sliding=sliding, initial=initial, connected=connected, source=source.name
         )
@@ -404,6 +406,17 @@ def _whole(source: str, i: int, array: Array) -> Ints:
     if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
         raise ValueError(f"{source}: trajectory {i} holds state number {array.max()}, expected numbers below 2^63")
     return array.astype(np.int64)
+
+
+def note_removed(source: str, absent: Iterable[NDArray[np.bool_]]) -> None:
+    """Report frames without a state, and how many times they split a recording; `absent` marks those of each."""
+    n = cuts = 0
+    for one in absent:
+        n += int(np.count_nonzero(one))
+        # Runs of frames with a state begin where the one before has none; the first run splits nothing.
+        cuts += max(int(np.count_nonzero(~one & np.append(True, one[:-1]))) - 1, 0) if len(one) else 0
+    if n:
+        warn(Note("rows-removed", source, n=n, state="state", cuts=cuts), DataWarning)
 
 
 def _pieces(trajectory: Ints, lag: int, sliding: bool) -> list[Ints]:

@@ -170,7 +170,7 @@ def _steps(about: ReportInput) -> list[Item]:
     first, second = (shortened(name, 40) for name in about.names)
     key: Line = (
         "Arrows in ", First("blue"), f": steps taken more often in {second} than in {first}; in ", Second("orange"),
-        ": less often. Width: difference of the shares of all steps."
+        f": less often. Width: difference of the shares of {found.clock.share}."
         + (" Dashed: not significant." if found.sequences is not None else ""),
     )  # fmt: skip
     draw = partial(svg.difference, found, most=_ARROWS, title=f"steps that differ between {first} and {second}")

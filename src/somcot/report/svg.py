@@ -227,7 +227,7 @@ def graph(weights: Floats, labels: Sequence[Hashable], fills: Sequence[str], *, 
 def difference(found: Findings, *, most: int, title: str) -> str:
     """Steps that are taken more and less often in the second process than in the first, as arrows between states.
 
-    Width: difference of the shares of all steps. Dashed: not significant. States of one process only have a ring.
+    Width: difference of the weighted shares of steps. Dashed: not significant. States of one process only have a ring.
     """
     steps = found.largest(most)
     labels = list(dict.fromkeys(label for step in steps for label in (step.state, step.next_state)))

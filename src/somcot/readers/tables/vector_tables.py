@@ -14,7 +14,7 @@ import numpy as np
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.checks import check_sequence
 from somcot.plumbing.notes import Note
-from somcot.readers.array_files import load_arrays
+from somcot.readers.array_files import load_arrays, note_removed
 from somcot.readers.formats import kind_of
 from somcot.readers.opening import Input, identify
 from somcot.readers.tables import Array, ArrowArray, Batch, Rows, Table
@@ -225,7 +225,10 @@ def _of_arrays(source: Input, terminated: bool | str, missing: str, period: Mapp
         episodes += [*array] if array.ndim == 3 else [array]
     try:
         gaps = "cut" if missing == "cut" else "refuse"
-        return Trajectories.from_arrays(episodes, terminated=terminated, gaps=gaps, period=period)
+        found = Trajectories.from_arrays(episodes, terminated=terminated, gaps=gaps, period=period)
+        if gaps == "cut":
+            note_removed(source.name, [np.isnan(one.reshape(len(one), -1)).any(axis=1) for one in episodes])
+        return found
     except ValueError as error:
         note = error.args[0]
         # Errors about arrays name the file.
