@@ -41,7 +41,7 @@ CATALOGUE: dict[str, Kind] = {
     "stationary-not-unique": Kind(CAUTION, "the stationary distribution is not unique, {n} recurrent classes exist; "
         "the one with most transitions is used ({percent:.0f} %): {states}; record longer, or pass the distribution",
         "The estimated chain has several sets of states that it never leaves, and each has a stationary distribution. "
-        "The recording decides which is used, so two may be compared in different sets. Record longer, or pass initial."),
+        "The recording decides which is used, so two may use different sets. Record longer, or pass initial."),
     "stationary-rare": Kind(CAUTION, "the stationary distribution is on states with only {percent:.0f} % of the "
         "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass the distribution",
         "All stationary probability is on states that few transitions reached, so the distance ignores most of the "
