@@ -288,6 +288,49 @@ def test_sequences_if_both_have_enough() -> None:
     assert choose_units(long(30, 0, 20), long(30, 1, 20), "transitions").rows
 
 
+def _stuck(rng: np.random.Generator, n: int, steps: int, stuck: int) -> Samples:
+    """Sequences that end in a state of their own."""
+    return Samples.from_trajectories(
+        [np.r_[rng.integers(2, size=steps), np.full(stuck, 2)] for _ in range(n)], initial="stationary"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize("kind", ["sequences", "blocks", "counts", "long"])
+def test_recordings_that_get_stuck_and_others_that_do_not_differ(kind: str) -> None:
+    """The stationary distribution of the one is on the state that it does not leave, where the other never was."""
+    rng = np.random.default_rng(0)
+    if kind == "long":
+        x = Samples.from_trajectories([np.r_[rng.integers(3, size=3000), 3 + rng.integers(3, size=2000)]])
+        y = Samples.from_trajectories([rng.integers(3, size=5000)])
+        least = 0.01  # one recording went there once, which may be chance
+    else:
+        x, y, least = _stuck(rng, 12, 100, 30), _stuck(rng, 12, 130, 0), 0.5
+    a, b = (Counts.from_samples(side) for side in (x, y)) if kind == "counts" else (x, y)
+    units = "blocks" if kind == "blocks" else "auto"
+    found = somcot.distance(a, b, discount=0.9, confidence=0.9, units=units, rng=0)
+    assert "stationary-apart" in {note.code for note in found.notes}
+    assert found.plugin == pytest.approx(1.0, abs=1e-9)
+    assert found.distance == pytest.approx(1.0, abs=0.05)
+    assert found.confidence_interval is not None
+    assert found.confidence_interval.low > least
+    assert found.confidence_interval.high == pytest.approx(1.0, abs=1e-9)
+    turned = somcot.distance(b, a, discount=0.9, confidence=0.9, units=units, rng=0)
+    assert turned.distance == pytest.approx(found.distance, abs=0.02)
+    if kind != "counts":
+        assert somcot.same_process(a, b, discount=0.9, margin=0.1, rng=0).verdict != "equivalent"
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+def test_recordings_that_both_get_stuck_are_alike() -> None:
+    rng = np.random.default_rng(1)
+    x, y = (_stuck(rng, 12, steps, 130 - steps) for steps in (100, 70))
+    found = somcot.distance(x, y, discount=0.9, confidence=0.9, rng=0)
+    assert found.distance == pytest.approx(0.0, abs=1e-9)
+    assert found.confidence_interval is not None
+    assert found.confidence_interval.low == 0.0
+
+
 def test_few_long_recordings_start_in_their_stationary_distribution() -> None:
     chosen = choose_units(long(2, 0), long(3, 1))
     assert codes(chosen.notes) == ["few-long-recordings"]

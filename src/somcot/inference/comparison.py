@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,12 +162,13 @@ class Exchangeable:
     def shrunk(self, counts: Floats, kept: Floats) -> Draws:
         """Probabilities of many draws, (n_draws, 2, n_entries), with a share of the difference of each row kept."""
         support, share = self.engine.support, kept[:, self.engine.support.rows]
+        kernels = partial(row_shares, support) if self.engine.visits is None else self.engine.kernels
         # Towards the pooled rows of the same draw, so that both sides contain the noise of that draw.
-        centre = row_shares(support, counts.sum(axis=1), self.centre)
-        own = (row_shares(support, counts[:, g], rows) for g, rows in enumerate(self.observed))
+        centre = kernels(counts.sum(axis=1), self.centre)
+        own = (kernels(counts[:, g], rows) for g, rows in enumerate(self.observed))
         p, q = (centre + share * (rows - centre) for rows in own)
-        # Changed rows have another stationary distribution.
-        if self.engine.pooled.stationary:
+        # Changed rows have another stationary distribution; on different states, it is a row as any other.
+        if self.engine.pooled.stationary and self.engine.visits is None:
             p, q = (with_starts(support, drawn, rows) for drawn, rows in zip((p, q), self.observed, strict=True))
         return Draws(p, q)
 

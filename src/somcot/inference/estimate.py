@@ -51,6 +51,7 @@ from somcot.plumbing.notes import Note
 from somcot.plumbing.records import option_names
 from somcot.problem import ChainOrData, Data, Problem, Process
 from somcot.recorded.counts import Counts
+from somcot.recorded.stationary import note_apart
 from somcot.result import ConfidenceInterval, Estimate, Maps, Result, Status
 from somcot.samples import Samples
 from somcot.solvers import policy_iteration, somcot
@@ -130,11 +131,13 @@ def notes(about: Noted) -> Iterator[Note]:
         if model.samples is not None:
             yield from _of_one_side(name, model, about)
     x, y = (model.samples for model in about.models)
+    joint = about.comparison.engine if isinstance(about.comparison, Exchangeable) else None
     if isinstance(x, Samples) and isinstance(y, Samples):
-        joint = about.comparison.engine if isinstance(about.comparison, Exchangeable) else None
         suspicion = looks_identical(x, y, joint)
         if suspicion is not None:
             yield suspicion
+    if joint is not None and joint.visits is not None:
+        yield from note_apart(*(model.chain for model in about.models))
     if about.features is not None:
         apart = about.features.disagreement("features-differ")
         if apart is not None:

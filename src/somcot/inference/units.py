@@ -28,7 +28,7 @@ from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
 from somcot.recorded.counts import Counts, disputed_ends
 from somcot.recorded.pair_counts import add_entries, locate_steps
-from somcot.recorded.stationary import long_run_part, starting_where_visited
+from somcot.recorded.stationary import starting_where_visited
 from somcot.samples import Samples
 
 if TYPE_CHECKING:
@@ -100,20 +100,15 @@ class WholeSequences:
         return np.bincount(self.observed, minlength=self.n_groups) / len(self.observed)
 
     @cached_property
-    def parted(self) -> bool:
-        """Whether stationary initial distributions are used but the pooled chain has several recurrent classes.
-
-        The stationary distribution of the largest class would then be the initial distribution of every group, and
-        groups that never meet would look equal. So groups start in the states they visit, and their initial row
-        counts visits.
-        """
-        return self.pooled.stationary and long_run_part(self.pooled.pair_counts).others > 0
+    def visits(self) -> Ints | None:
+        """Visits of each state, if the stationary distributions of groups can be on different states; else None."""
+        return self.pooled.visits_that_last if self.n_groups > 1 else None
 
     @cached_property
     def support(self) -> Support:
-        """The chain of the pooled recordings."""
+        """The chain of the pooled recordings; where groups start with their `visits`, the initial row counts these."""
         support = self.pooled.chain(check=False).support
-        return starting_where_visited(support, self.pooled.visits) if self.parted else support
+        return support if self.visits is None else starting_where_visited(support, self.visits)
 
     @property
     def n_permutations(self) -> int:
@@ -235,8 +230,9 @@ class WholeSequences:
             starts = (begin + np.searchsorted(support.indices[begin:], places)).astype(np.int32)
             now, following = recording.now, recording.following
             yield locate_steps(support.indptr, support.indices, places, now, following), bounds, units
-            if self.parted:
-                yield starts[now], bounds, units
+            if self.visits is not None:
+                lasting = self.visits[places[now]] > 0
+                yield starts[now[lasting]], np.append(0, np.cumsum(lasting))[bounds], units
             if not (pooled.starts_known or recording.offsets is None):
                 first = recording.offsets[:-1]
                 yield starts[now[first]], np.arange(len(first) + 1), units[np.searchsorted(bounds, first)]
@@ -263,11 +259,13 @@ class SingleTransitions:
         Their chain.
     observed : ndarray of int64, shape (n_groups, n_entries)
         Counts of each recording; 0 in the initial row if the initial distribution is known.
+    visits : ndarray of int64, optional
     """
 
     pooled: Counts
     support: Support
     observed: Ints
+    visits: Ints | None = None
 
     @classmethod
     def of(cls, recordings: Sequence[Data], others: Sequence[MarkovChain] = ()) -> SingleTransitions:
@@ -277,8 +275,10 @@ class SingleTransitions:
             ends = disputed_ends(recordings, others)
             parts = [part.staying(ends) for part in parts]
         pooled = reduce(Counts.merge, parts)
-        support = pooled.chain(check=False).support
-        return cls(pooled, support, np.stack([_on_support(part, support, pooled) for part in parts]))
+        support, visits = pooled.chain(check=False).support, pooled.visits_that_last if len(parts) > 1 else None
+        if visits is not None:
+            support = starting_where_visited(support, visits)
+        return cls(pooled, support, np.stack([_on_support(part, support, pooled, visits) for part in parts]), visits)
 
     @property
     def fitted(self) -> Support:
@@ -393,16 +393,19 @@ def _bundled(n: int, size: int) -> Ints:
     return bundles
 
 
-def _on_support(part: Counts, support: Support, pooled: Counts) -> Ints:
+def _on_support(part: Counts, support: Support, pooled: Counts, visits: Ints | None) -> Ints:
     """Counts of a part for every entry of the pooled support."""
     index = {label: i for i, label in enumerate(pooled.states)}
     places = np.array([index[label] for label in part.states], dtype=np.int64)
     counts = np.zeros(len(support.indices), dtype=np.int64)
     seen = part.pair_counts
     counts[support.locate(places[seen.rows], places[seen.columns])] = seen.values
-    if not pooled.starts_known and pooled.discount is None:
+    begins = None if pooled.starts_known or pooled.discount is not None else part.start_counts
+    if visits is not None:
+        begins = np.where(visits[places] > 0, part.visits, 0)
+    if begins is not None:
         starts = np.zeros(pooled.n_states, dtype=np.int64)
-        starts[places] = part.start_counts
+        starts[places] = begins
         begin = int(support.indptr[-2])
         counts[begin:] = starts[support.indices[begin:]]
     return counts

@@ -36,20 +36,21 @@ CATALOGUE: dict[str, Kind] = {
     # Recordings and the chains estimated from them
     "raw-steps": Kind(DOUBT, "raw steps of episodes are replayed as if they were samples of the discounted occupancy; "
         "distances are wrong, only rankings may be right",
-        "The algorithm expects transitions drawn at random times, late ones less often. Raw steps weigh all times "
-        "equally, so the distance is that of another problem. Leave out order to draw from the chain fitted to the "
-        "episodes instead."),
+        "The algorithm expects transitions drawn at random times, late ones less often. Raw steps weigh all equally, "
+        "which is another problem. Leave out order to draw from the chain fitted to the episodes instead."),
     "stationary-not-unique": Kind(CAUTION, "the stationary distribution is not unique, {n} recurrent classes exist; "
         "the one with most transitions is used ({percent:.0f} %): {states}; record longer, or pass the distribution "
         "itself",
         "The estimated chain has several sets of states that it never leaves, and each has a stationary distribution. "
-        "The recording decides which one is used, so two recordings may be compared in different sets. Record longer, "
-        "or pass the initial distribution as an array."),
+        "The recording decides which is used, so two may be compared in different sets. Record longer, or pass initial."),
     "stationary-rare": Kind(CAUTION, "the stationary distribution is on states with only {percent:.0f} % of the "
         "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass the distribution "
         "itself",
-        "All stationary probability is on a set of states that few transitions reached. The distance then rests on few "
-        "data and ignores most of the recording. Record longer, or start from the recorded first states."),
+        "All stationary probability is on states that few transitions reached, so the distance ignores most of the "
+        "recording. Record longer, or start from the recorded first states."),
+    "stationary-apart": Kind(CAUTION, "the long-run states of x are {x}, those of y {y}, and one process left the ones "
+        "for the others for good; if the other may do so too, the two can be equal; record longer, or pass initial",
+        "Few recordings cannot tell whether the other would leave as well. Record longer, or pass the first states."),
     "flow-fit-failed": Kind(DOUBT, "the flow-constrained fit stopped ({status}) after {iterations} steps with flow "
         "violation {violation:.2g}; counts divided by row sums are used instead, which ignore how often states are "
         "visited; give more samples or raise max_iterations",

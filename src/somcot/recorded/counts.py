@@ -233,7 +233,15 @@ class Counts:
         return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
 
     def staying(self, states: Iterable[Hashable]) -> Counts:
-        """The same counts with the ends in some states as steps from the state to itself."""
+        """The same counts with the ends in some states as steps from the state to itself.
+
+        Examples
+        --------
+        >>> from somcot import Samples
+        >>> ended = Counts.from_samples(Samples.from_trajectories([["a", "end"], ["a", "a", "end"]], terminated=True))
+        >>> ended.staying(["end"]).pair_counts.values
+        array([1, 2, 2])
+        """
         known, (_, columns, values, n) = set(states), self.pair_counts
         at = np.array([i for i in np.flatnonzero(self.all_ended) if self.states[i] in known], dtype=np.int64)
         if not len(at):
@@ -275,6 +283,17 @@ class Counts:
     def visits(self) -> Ints:
         """Number of steps from each state, including steps to itself, shape (n,)."""
         return self.pair_counts.row_sums()
+
+    @cached_property
+    def visits_that_last(self) -> Ints | None:
+        """Visits of each state, if parts of these data can have their stationary distributions on different states.
+
+        If states are left for good, a recording that stayed there has its stationary distribution there, and that of
+        all data is elsewhere. Parts of the data then start where they were, and go to their own recurrent class. None
+        if there are no such states, or the initial distribution is not the stationary one.
+        """
+        part = long_run_part(self.pair_counts) if self.stationary else None
+        return None if part is None or part.alone else np.where(part.lasting, self.visits, 0)
 
     @cached_property
     def start_counts(self) -> Ints:

@@ -9,7 +9,7 @@ so pi(x) h(x') is added to the derivative along row x of any function that depen
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "largest_connected",
     "law_of",
     "long_run_part",
+    "note_apart",
     "restricted",
     "slopes",
     "starting_where_visited",
@@ -104,11 +105,18 @@ class RecurrentPart(NamedTuple):
         Number of other recurrent classes; with any, the stationary distribution is not unique.
     share : float
         Share of the recorded transitions inside the class.
+    lasting : ndarray of bool, shape (n,)
+        States that were not only entered at the end of a recording.
+    alone : bool
+        Whether no transition stays inside another part of the process, recurrent or not, where a recording of a
+        similar process may stay for good.
     """
 
     members: NDArray[np.bool_]
     others: int
     share: float
+    lasting: NDArray[np.bool_]
+    alone: bool
 
     def report(self, states: tuple[Hashable, ...]) -> None:
         """Warn if the choice of the class matters."""
@@ -127,8 +135,9 @@ def long_run_part(counts: PairCounts) -> RecurrentPart:
     --------
     >>> from somcot.recorded.pair_counts import count_pairs
     >>> walk = np.array([3, 0, 1, 0, 1, 2], np.int32)
-    >>> long_run_part(count_pairs(walk[:-1], walk[1:], 4))
-    RecurrentPart(members=array([ True,  True, False, False]), others=0, share=0.6)
+    >>> part = long_run_part(count_pairs(walk[:-1], walk[1:], 4))
+    >>> part.members, part.others, part.share, part.lasting, part.alone
+    (array([ True,  True, False, False]), 0, 0.6, array([ True,  True, False,  True]), True)
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -155,7 +164,8 @@ def long_run_part(counts: PairCounts) -> RecurrentPart:
             "pass initial as a distribution"
         )
     best = closed[inner[closed].argmax()]
-    return RecurrentPart(part == best, len(closed) - 1, float(inner[best] / counts.values.sum()))
+    share, alone = float(inner[best] / counts.values.sum()), bool(inner[best] == inner.sum())
+    return RecurrentPart(part == best, len(closed) - 1, share, kept[part], alone)
 
 
 def with_long_run_start(support: Support) -> Support:
@@ -267,10 +277,17 @@ def _restricted(support: Support, inside: NDArray[np.bool_]) -> tuple[Kernel, Fl
 
 
 def starting_where_visited(support: Support, visits: Ints) -> Support:
-    """The same chain with the visits of all states as its initial distribution."""
+    """The same chain with the visits of states as its initial distribution."""
     begin, seen = int(support.indptr[-2]), np.flatnonzero(visits)
     return Support(
         np.append(support.indptr[:-1], begin + len(seen)),
         np.append(support.indices[:begin], seen.astype(np.int32)),
         np.append(support.probabilities[:begin], visits[seen] / visits.sum()),
     )
+
+
+def note_apart(x: MarkovChain, y: MarkovChain) -> Iterator[Note]:
+    """A note if two stationary distributions are on different states, between which a recording has gone."""
+    inside = [[label for label, p in zip(chain.states, chain.initial, strict=True) if p > 0] for chain in (x, y)]
+    if set(inside[0]).isdisjoint(inside[1]):
+        yield Note("stationary-apart", x=listing(inside[0]), y=listing(inside[1]))
