@@ -42,7 +42,7 @@ CATALOGUE: dict[str, Kind] = {
         "the one with most transitions is used ({percent:.0f} %): {states}; record longer, or pass the distribution "
         "itself",
         "The estimated chain has several sets of states that it never leaves, and each has a stationary distribution. "
-        "The recording decides which is used, so two may be compared in different sets. Record longer, or pass initial."),
+        "The recording decides which is used, so two may differ in it. Record longer, or pass initial."),
     "stationary-rare": Kind(CAUTION, "the stationary distribution is on states with only {percent:.0f} % of the "
         "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass the distribution "
         "itself",
