@@ -44,8 +44,7 @@ CATALOGUE: dict[str, Kind] = {
         "The estimated chain has several sets of states that it never leaves, and each has a stationary distribution. "
         "The recording decides which is used, so two may differ in it. Record longer, or pass initial."),
     "stationary-rare": Kind(CAUTION, "the stationary distribution is on states with only {percent:.0f} % of the "
-        "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass the distribution "
-        "itself",
+        "recorded transitions ({states}); none of them leads back to the rest; record longer, or pass it",
         "All stationary probability is on states that few transitions reached, so the distance ignores most of the "
         "recording. Record longer, or start from the recorded first states."),
     "stationary-apart": Kind(CAUTION, "the long-run states of x are {x}, those of y {y}, and one process left the ones "
@@ -364,8 +363,7 @@ CATALOGUE: dict[str, Kind] = {
         "A sequence needs two rows to have a transition. If most have one, the wrong column was probably taken."),
     "one-sequence": Kind(CAUTION, "no column that identifies sequences was recognised, so all rows are one sequence; "
         "if one of {columns} does, name it: [[sequence=COLUMN]]",
-        "The last row of one user or case is then followed by the first of the next, and intervals are those of one "
-        "long recording. If the table is one recording, this is right."),
+        "Then the last row of one user is followed by the first of the next. This is right for a single recording."),
     "constant-sequence": Kind(INFO, "column {column!r} has the same value in all rows, so they are one sequence; if "
         "one of {columns} identifies sequences, name it: [[sequence=COLUMN]]",
         "This is right for a single recording. Otherwise, the column describes all sequences together."),
