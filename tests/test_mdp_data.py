@@ -575,8 +575,9 @@ def test_the_upper_end_is_for_whatever_untried_actions_do() -> None:
         if seed % 2:
             tried[1][1, 1] = False
         sides = [visited(true, part, 40, rng) for part in tried]
+        x, y = sides
         policy = [[0.7, 0.3], [0.4, 0.6], [0.5, 0.5]] if seed > 1 else None
-        pair = _Pair.of(*sides, None if policy is None else np.array(policy), 0.8, 1)
+        pair = _Pair.of(x, y, None if policy is None else np.array(policy), 0.8, 1)
         largest = pair.compared._replace(ends=ends).solve(*pair.tables).value
         # Untried actions lead to one of the states, or to two more that earn the ends forever.
         values = []

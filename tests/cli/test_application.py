@@ -58,9 +58,9 @@ def test_help_lists_the_commands_and_loads_nothing_heavy() -> None:
 
 
 def test_an_option_that_is_given_again_is_refused(command: Command, tmp_path: Path) -> None:
-    done = command("test", MAY, JUNE, *COLUMNS, "--strata", "page", "--strata", "session", cwd=tmp_path)
+    done = command("test", MAY, JUNE, *COLUMNS, "--cost", "labels", "--cost", "labels", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --strata: found 2 times, expected once")
+    assert done.stderr.startswith("error: --cost: found 2 times, expected once")
     twice = command("info", MAY, *COLUMNS[:4], "--state", "page", "--state", "session", cwd=tmp_path)
     assert twice.returncode == 0  # one state of two columns
 

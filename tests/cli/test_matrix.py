@@ -212,7 +212,7 @@ def test_bad_requests_name_what_to_do(folder: Path, tmp_path: Path) -> None:
         (["matrix", log, *READ], "one file; name several, or split it with --by COLUMN"),
         (["matrix", log, log, "--by", "week", *READ], "--by: splits one file"),
         (["matrix", log, log, *READ], "named twice"),
-        (["matrix", log, "--by", "year", *READ], "no column 'year'"),
+        (["matrix", log, "--by", "decade", *READ], "no column 'decade'"),
         (["matrix", log, "--by", "month", *READ], "a month is cut out of times"),
         (["matrix", log, "--by", "week", *READ, "-o", tmp_path / "d.xlsx"], "expected a file ending in .csv"),
         (["matrix", log, "--by", "week", *READ, "-o", log], "is an input of this command"),

@@ -362,8 +362,7 @@ CATALOGUE: dict[str, Kind] = {
         "A sequence needs two rows to have a transition. If most have one, the wrong column was probably taken."),
     "one-sequence": Kind(CAUTION, "no column that identifies sequences was recognised, so all rows are one sequence; "
         "if one of {columns} does, name it: [[sequence=COLUMN]]",
-        "The last row of one user or case is then followed by the first of the next, and intervals are those of one "
-        "long recording. If the table is one recording, this is right."),
+        "Then the last row of one user is followed by the first of the next. This is right for a single recording."),
     "constant-sequence": Kind(INFO, "column {column!r} has the same value in all rows, so they are one sequence; if "
         "one of {columns} identifies sequences, name it: [[sequence=COLUMN]]",
         "This is right for a single recording. Otherwise, the column describes all sequences together."),

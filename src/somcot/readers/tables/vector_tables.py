@@ -227,7 +227,7 @@ def _of_arrays(source: Input, terminated: bool | str, missing: str, period: Mapp
         gaps = "cut" if missing == "cut" else "refuse"
         found = Trajectories.from_arrays(episodes, terminated=terminated, gaps=gaps, period=period)
         if gaps == "cut":
-            note_removed(source.name, [np.isnan(one.reshape(len(one), -1)).any(axis=1) for one in episodes])
+            note_removed(source.name, [np.any(np.isnan(one.reshape(len(one), -1)), axis=1) for one in episodes])
         return found
     except ValueError as error:
         note = error.args[0]
