@@ -454,6 +454,19 @@ def test_pages_of_every_kind_are_safe_and_use_known_styles(name: str, all_pages:
     assert used - set(re.findall(r"\.([a-z]+)", style)) <= {"missing"}  # crosses have their style with them
 
 
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize(("n", "fits"), [(12, True), (40, False)])
+def test_a_chart_of_a_few_periods_fits_on_a_phone(n: int, fits: bool) -> None:
+    """A chart of many scrolls instead: marks stay apart."""
+    chain = somcot.random_walk(2)
+    periods = {k: chain.sample(6, 5, rng=k) for k in range(n)}
+    page = pages.page(many_facts.drift_sections(somcot.drift(periods, discount=0.5, rng=0, n_permutations=1)))
+    picture = re.search(r'<svg viewBox="0 0 ([0-9.]+) [^>]*aria-label="distances over the periods"', page)
+    assert picture is not None
+    assert (float(picture[1]) < 500.0) == fits
+    assert (' class="fit"' in picture[0]) == fits
+
+
 def test_only_the_rendering_escapes() -> None:
     assert (
         markup(["a < b & c", (Bold("<i>"), " in <x>")]) == "<p>a &lt; b &amp; c</p><p><b>&lt;i&gt;</b> in &lt;x&gt;</p>"

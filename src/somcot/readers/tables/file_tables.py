@@ -409,6 +409,7 @@ def _sheets(source: Input, file: IO[bytes]) -> tuple[list[str], Callable[[str], 
 
 _HARMLESS = {20, 21, 31, 33}  # reading, selecting, functions, recursive queries; everything else is denied
 _UNSAFE = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
+_INSTRUCTIONS = 100_000  # of SQLite's virtual machine, about a millisecond
 
 
 def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
@@ -418,6 +419,8 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
+        # A query or view may search for ever without a row. Python handles signals only where it runs Python.
+        connection.set_progress_handler(lambda: None, _INSTRUCTIONS)
         connection.set_authorizer(
             lambda action, _, name, *__: (
                 sqlite3.SQLITE_OK if action in _HARMLESS and name not in _UNSAFE else sqlite3.SQLITE_DENY
@@ -432,7 +435,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         columns = [row[0] for row in found.description]
     except sqlite3.Error as error:
         connection.close()
-        raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
+        raise _sqlite_failure(source, error) from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         # The connection stays open until the last batch.
@@ -443,7 +446,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
                 while part := cursor.fetchmany(_ROWS):
                     yield dict(zip(wanted, map(list, zip(*part, strict=True)), strict=True))
             except sqlite3.Error as error:
-                raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
+                raise _sqlite_failure(source, error) from None
 
     return Table(source.name, columns, True, batches)
 
@@ -462,12 +465,18 @@ def _connected(source: Input, stream: IO[bytes]) -> sqlite3.Connection:
     try:
         connection.deserialize(whole(source, _WHOLE).getvalue())
     except sqlite3.Error as error:
-        raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
+        raise _sqlite_failure(source, error) from None
     return connection
 
 
-def _sqlite_reason(error: sqlite3.Error) -> str:
-    text = str(error)
+def _sqlite_failure(source: Input, error: sqlite3.Error) -> ValueError | KeyboardInterrupt:
+    # What a signal raises in the progress handler, SQLite turns into this error.
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        return KeyboardInterrupt()
+    return ValueError(f"{source.name}: {_sqlite_reason(str(error))}")
+
+
+def _sqlite_reason(text: str) -> str:
     if "not authorized" in text or "prohibited" in text or "unsafe" in text:
         return "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
     if "no such" in text or "syntax" in text or "incomplete" in text:
