@@ -238,6 +238,7 @@ def test_databases_are_read_and_nothing_else(log: pd.DataFrame, plain: Path, tmp
 
 STOPPED = """
 import signal, sys
+import pyarrow.dataset  # DuckDB imports it in C, where an interruption is lost
 from somcot.readers import from_table
 from_table(sys.argv[1], table="events")  # whatever is imported only when it is used
 signal.signal(signal.SIGPROF, signal.default_int_handler)
@@ -247,22 +248,35 @@ try:
 except KeyboardInterrupt:
     print("stopped")
 """
+ENDLESS = (
+    "CREATE VIEW endless AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+    "SELECT n AS state FROM r WHERE n < 0"
+)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such timer")
-def test_a_view_that_never_ends_is_interrupted(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "log.db") as connection:
+@pytest.mark.parametrize("kind", ["sqlite3", "duckdb"])
+def test_a_view_that_never_ends_is_interrupted(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{kind}"
+    with contextlib.closing(pytest.importorskip(kind).connect(str(path))) as connection:
         connection.execute("CREATE TABLE events AS SELECT 'a' AS state UNION ALL SELECT 'b'")
-        connection.execute(
-            "CREATE VIEW endless AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
-            "SELECT n AS state FROM r WHERE n < 0"
-        )
-    connection.close()
+        connection.execute(ENDLESS)
+        connection.commit()
     done = subprocess.run(
-        [sys.executable, "-c", STOPPED, str(tmp_path / "log.db")], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", STOPPED, str(path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+def test_the_command_says_nothing_beside_the_answer_about_duckdb(tmp_path: Path) -> None:
+    """Its library lists what is alive at the end of a process."""
+    with contextlib.closing(pytest.importorskip("duckdb").connect(str(tmp_path / "log.duckdb"))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT unnest(['a', 'b', 'a']) AS state")
+    done = subprocess.run(
+        [sys.executable, "-m", "somcot", "info", "log.duckdb"], cwd=tmp_path, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("stopped\n", "")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:

@@ -509,9 +509,10 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     closed["autoload_known_extensions"] = "false"
     try:
         connection = duckdb.connect(str(source.path), read_only=True, config=closed)
-        tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
-        inner = _selection(source, options, tables)
-        columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
+        with _duckdb_interruption():
+            tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+            inner = _selection(source, options, tables)
+            columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
     except duckdb.Error as error:
         first = str(error).partition("\n")[0][:160]
         raise ValueError(
@@ -519,13 +520,24 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         ) from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        with contextlib.closing(connection), _parsed(source, "DuckDB database"):
+        with contextlib.closing(connection), _parsed(source, "DuckDB database"), _duckdb_interruption():
             relation = connection.sql(f"SELECT {', '.join(map(_quoted, wanted))} FROM {inner}")
             reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
             for batch in reader(_ROWS):
                 yield {name: batch.column(k) for k, name in enumerate(wanted)}
 
     return Table(source.name, columns, False, batches)
+
+
+@contextlib.contextmanager
+def _duckdb_interruption() -> Iterator[None]:
+    """After a signal DuckDB ends the query with an error of its own and drops what the handler raised."""
+    try:
+        yield
+    except Exception as error:
+        if str(error).lower().startswith(("query interrupted", "interrupt error")):
+            raise KeyboardInterrupt from None
+        raise
 
 
 _FORMATS: dict[str, Callable[[Input, IO[bytes], FileOptions], Table]] = {
