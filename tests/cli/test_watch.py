@@ -1,5 +1,6 @@
 """`somcot watch` from end to end: streams, alarms, files, and everything that can be wrong with them."""
 
+import contextlib
 import errno
 import gzip
 import json
@@ -120,6 +121,24 @@ def test_json_lines_from_a_pipe_and_the_exit_code(folder: Path) -> None:
     assert quiet == 0
     assert lines(out)[-1]["events"] == 3000
     assert lines(out)[-1]["distance"] < 0.05
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such terminals")
+@pytest.mark.parametrize("lines_of_json", [True, False])
+def test_lines_of_json_have_no_status_line_between_them(lines_of_json: bool, folder: Path) -> None:
+    """On a terminal both would be mixed."""
+    words = ["watch", str(folder / "quiet.csv"), "--reference", str(folder / "may.csv"), *READ]
+    words += ["--json"] if lines_of_json else []
+    ours, theirs = os.openpty()
+    done = subprocess.run([sys.executable, "-m", "somcot", *words], stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal that nobody has open any more
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert done.stdout.startswith(b"{") == lines_of_json
+    assert (b"\x1b[2K" in shown) == (not lines_of_json)
 
 
 def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
