@@ -321,6 +321,13 @@ def test_the_number_stays_inside_its_picture(distance: float) -> None:
     assert half <= place <= 440 - half
 
 
+def test_the_mark_is_at_its_share_of_the_scale() -> None:
+    picture = drawings.interval(1.0, low=0.0, high=4.0, ends=(0.0, 4.0), ticks={})
+    found = re.search(r'<line x1="([0-9.]+)" x2="\1" y1="20"', picture)
+    assert found is not None
+    assert float(found[1]) == 24 + (440 - 2 * 24) / 4
+
+
 @pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 def test_an_interval_of_tiny_shares_is_said_once() -> None:
     chain = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["a", "b"])
