@@ -420,6 +420,18 @@ def test_a_packed_file_is_read_and_not_followed(folder: Path, tmp_path: Path) ->
     assert "only CSV files that are not compressed can be followed" in error
 
 
+def test_a_file_of_many_pieces_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    """No row between two pieces is lost, nor is one read twice."""
+    from pyarrow import csv, ipc
+
+    table, log, state = csv.read_csv(folder / "quiet.csv"), tmp_path / "log.arrow", tmp_path / "w.ck"
+    for end in (700, 1400, 3000):
+        with ipc.new_file(log, table.schema) as file:
+            file.write_table(table[:end], max_chunksize=200)
+        _, out, _ = watch(folder, log, "--json", "--state-file", state)
+        assert lines(out)[-1]["events"] == end
+
+
 @pytest.mark.parametrize("mark", ["\t", ";", "|"])
 def test_a_byte_order_mark_and_other_delimiters(mark: str, folder: Path, tmp_path: Path) -> None:
     data = (folder / "quiet.csv").read_bytes().replace(b",", mark.encode())
