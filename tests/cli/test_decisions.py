@@ -434,6 +434,11 @@ def test_labels_cannot_leave_their_place(label: str) -> None:
         assert unwanted not in text.lower()
 
 
+def test_markdown_keeps_the_text_of_labels() -> None:
+    text = decisions.markdown(content("task 1 (slow)"), ("x", "y"))
+    assert "task 1 \\(slow\\)" in text
+
+
 def test_junit_keeps_the_text_of_labels() -> None:
     suite = ElementTree.fromstring(decisions.junit(content("<a> & 'b'"), ("x", "y")))
     failure = suite.find("testcase/failure")
