@@ -532,3 +532,6 @@ def test_a_plan_on_the_command_line(logs: dict[str, Path], tmp_path: Path) -> No
     assert "effect" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.99)
     assert "--html" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.08, "--html", tmp_path / "x.html")
     assert "kind" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.08, "--kind", "column")
+    in_state = ("sample-size", logs["few"], *COLUMNS, "--effect", 0.01, "--in-state")
+    assert refused(*in_state, "nowhere", "--kind", "row").startswith("--in-state: 'nowhere' is not a state of")
+    assert refused(*in_state, "home").startswith("--in-state: ")
