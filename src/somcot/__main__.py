@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 
 from somcot.cli import signals
 
@@ -36,8 +37,10 @@ def main() -> None:
         signals.decided(signals.interruption()[1])
     finally:
         # Otherwise the interpreter would search all objects for cycles before it frees their memory, which ends anyway.
-        gc.disable()
-        gc.freeze()
+        # DuckDB takes objects that are left in cycles for leaks, and lists them all on standard error.
+        if "duckdb" not in sys.modules:
+            gc.disable()
+            gc.freeze()
 
 
 if __name__ == "__main__":
