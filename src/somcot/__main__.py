@@ -37,9 +37,9 @@ def main() -> None:
         signals.decided(signals.interruption()[1])
     finally:
         # Otherwise the interpreter would search all objects for cycles before it frees their memory, which ends anyway.
-        # DuckDB takes objects that are left in cycles for leaks, and lists them all on standard error.
+        gc.disable()
+        # What DuckDB is written with lists every object that is still alive, on the screen.
         if "duckdb" not in sys.modules:
-            gc.disable()
             gc.freeze()
 
 

@@ -237,6 +237,49 @@ def test_databases_are_read_and_nothing_else(log: pd.DataFrame, plain: Path, tmp
         from_table(path, table="events")
 
 
+STOPPED = """
+import signal, sys
+import pyarrow.dataset  # DuckDB imports it in C, where an interruption is lost
+from somcot.readers import from_table
+from_table(sys.argv[1], table="events")  # whatever is imported only when it is used
+signal.signal(signal.SIGPROF, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_PROF, 0.3)  # of CPU
+try:
+    from_table(sys.argv[1], table="endless")
+except KeyboardInterrupt:
+    print("stopped")
+"""
+ENDLESS = (
+    "CREATE VIEW endless AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+    "SELECT n AS state FROM r WHERE n < 0"
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such timer")
+@pytest.mark.parametrize("kind", ["sqlite3", "duckdb"])
+def test_a_view_that_never_ends_is_interrupted(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{kind}"
+    with contextlib.closing(pytest.importorskip(kind).connect(str(path))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT 'a' AS state UNION ALL SELECT 'b'")
+        connection.execute(ENDLESS)
+        connection.commit()
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, str(path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+def test_the_command_says_nothing_beside_the_answer_about_duckdb(tmp_path: Path) -> None:
+    """Its library lists what is alive at the end of a process."""
+    with contextlib.closing(pytest.importorskip("duckdb").connect(str(tmp_path / "log.duckdb"))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT unnest(['a', 'b', 'a']) AS state")
+    done = subprocess.run(
+        [sys.executable, "-m", "somcot", "info", "log.duckdb"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     path, other = tmp_path / "log.duckdb", tmp_path / "other.csv"
@@ -246,6 +289,9 @@ def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
         connection.execute(f"CREATE VIEW evil AS SELECT * FROM read_csv('{other}')")
     before = path.read_bytes()
     assert from_table(path).n_transitions == 2
+    (tmp_path / "export").write_bytes(before)
+    assert from_table(tmp_path / "export").n_transitions == 2  # known by its content
+    (tmp_path / "export").unlink()
     for query in (
         f"SELECT * FROM read_csv('{other}')", "SELECT * FROM evil", "DELETE FROM events",
         "SELECT 1); DROP TABLE events; (", f"SELECT 1 FROM (COPY events TO '{tmp_path}/out.csv')",

@@ -458,7 +458,7 @@ def _damage(stream: IO[bytes]) -> DamagedError | None:
 
 
 def whole(source: Input, limit: float) -> io.BytesIO:
-    """All bytes, for formats that must be read from the end."""
+    """A file in memory with all bytes, for formats that must be read from the end."""
     # Half of the memory that is left: the bytes and what is parsed from them exist at the same time.
     limit = min(limit, 0.5 * memory_limit())
     with open_bytes(source) as stream:
