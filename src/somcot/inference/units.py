@@ -26,7 +26,7 @@ from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
-from somcot.recorded.counts import Counts, disputed_ends
+from somcot.recorded.counts import Counts, disputed_ends, number_ended
 from somcot.recorded.pair_counts import add_entries, locate_steps
 from somcot.recorded.stationary import starting_where_visited
 from somcot.samples import Samples
@@ -90,7 +90,7 @@ class WholeSequences:
         first = np.cumsum(sizes) - sizes
         units = [part + begin for part, begin in zip(parts, first, strict=True)]
         ends = disputed_ends(recordings, others)
-        pooled = reduce(Counts.merge, [recording.counted.staying(ends) for recording in recordings])
+        pooled = reduce(Counts.merge, [side.counted.staying(ends, number_ended(side)) for side in recordings])
         observed = np.repeat(np.arange(len(sizes)), sizes)
         return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends)
 
@@ -273,7 +273,7 @@ class SingleTransitions:
         parts = [(data.counted if isinstance(data, Samples) else data).closed() for data in recordings]
         if parts[0].discount is None:
             ends = disputed_ends(recordings, others)
-            parts = [part.staying(ends) for part in parts]
+            parts = [part.staying(ends, number_ended(data)) for part, data in zip(parts, recordings, strict=True)]
         pooled = reduce(Counts.merge, parts)
         support, visits = pooled.chain(check=False).support, pooled.visits_that_last if len(parts) > 1 else None
         if visits is not None:
