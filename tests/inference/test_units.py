@@ -18,8 +18,15 @@ from somcot import Counts, MarkovChain, Samples
 from somcot.chains import Support
 from somcot.inference import units as module
 from somcot.inference.model import row_shares
-from somcot.inference.units import SingleTransitions, WholeSequences, block_length, choose_units, engine_of
-from tests.instances import Floats
+from somcot.inference.units import (
+    SingleTransitions,
+    WholeSequences,
+    block_length,
+    choose_units,
+    chosen_engine,
+    engine_of,
+)
+from tests.instances import Floats, random_chain
 from tests.notes import codes, notes_in
 
 Path = list[Any]
@@ -378,3 +385,24 @@ def test_the_result_says_which_units_were_used() -> None:
     assert units == "blocks"
     assert "few-long-recordings" in told
     assert used(long(20, 0, 100), long(20, 1, 100), units="blocks")[0] == "blocks"
+
+
+def test_first_states_are_permuted_among_themselves() -> None:
+    """Blocks of one long recording against twenty others: a permuted side has as many first states as the real one."""
+    chain = random_chain(np.random.default_rng(3), 5, "dense")
+    x = chain.sample(1, 2000, rng=1)
+    y = chain.sample(20, 100, rng=2)
+    engine, notes = chosen_engine([x, y])
+    assert isinstance(engine, WholeSequences)
+    assert [note.code for note in notes] == ["few-sequences"]
+    counts = engine.regroup(0, range(30))
+    begin = int(engine.support.indptr[-2])
+    assert (counts[:, :, begin:].sum(axis=2) == [1, 20]).all()
+    assert np.ptp(counts[:, 0, :begin], axis=0).max() > 0, "other blocks are permuted"
+    # Multinomial coefficients of both kinds of blocks.
+    blocks = np.bincount(engine.observed)
+    assert engine.n_permutations == 21 * comb(int(blocks.sum()) - 21, int(blocks[0]) - 1)
+    # Known or derived initial distributions count no first states: all blocks are alike.
+    known, _ = chosen_engine([side.with_start(0) for side in (x, y)])
+    assert isinstance(known, WholeSequences)
+    assert known.n_permutations == comb(int(blocks.sum()), int(blocks[0]))

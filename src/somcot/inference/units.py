@@ -115,9 +115,25 @@ class WholeSequences:
         """Number of distinct permutations."""
         if self.strata is not None:
             return self.strata.n_permutations
-        # The multinomial coefficient, group by group.
-        left = np.cumsum(np.bincount(self.observed)[::-1])[::-1]
-        return prod(comb(int(n), int(k)) for n, k in zip(left, np.bincount(self.observed), strict=True))
+        number = 1
+        for part in self._exchangeable:  # multinomial coefficients, group by group
+            sizes = np.bincount(self.observed[part])
+            left = np.cumsum(sizes[::-1])[::-1]
+            number *= prod(comb(int(n), int(k)) for n, k in zip(left, sizes, strict=True))
+        return number
+
+    @cached_property
+    def _exchangeable(self) -> list[Ints]:
+        """Units that are permuted among themselves: if first states count, first blocks are apart.
+
+        If all were permuted together, a single long recording, which has one first state, would get many of those of
+        twenty others, and its initial distribution would look different from theirs.
+        """
+        begins = np.zeros(len(self.observed), dtype=np.bool_)
+        for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
+            if not (self.pooled.starts_known or recording.offsets is None):
+                begins[units[np.searchsorted(bounds, recording.offsets[:-1])]] = True
+        return [part for part in (np.flatnonzero(begins), np.flatnonzero(~begins)) if len(part)]
 
     @property
     def fitted(self) -> Support:
@@ -131,7 +147,12 @@ class WholeSequences:
     def grouping(self, seed: int, index: int) -> Ints:
         """Permutation number `index`, from a random stream of its own: the order of the work does not matter."""
         rng = np.random.default_rng([seed, index])
-        return rng.permutation(self.observed) if self.strata is None else self.strata.permuted(self.observed, rng)
+        if self.strata is not None:
+            return self.strata.permuted(self.observed, rng)
+        grouping = self.observed.copy()
+        for part in self._exchangeable:
+            grouping[part] = rng.permutation(self.observed[part])
+        return grouping
 
     @cached_property
     def total(self) -> Floats:
