@@ -17,11 +17,11 @@ import somcot
 from somcot import Counts, MarkovChain, Samples
 from somcot.chains import Support
 from somcot.inference import units as module
+from somcot.inference.blocks import block_length
 from somcot.inference.model import row_shares
 from somcot.inference.units import (
     SingleTransitions,
     WholeSequences,
-    block_length,
     choose_units,
     chosen_engine,
     engine_of,
@@ -336,6 +336,26 @@ def test_recordings_that_both_get_stuck_are_alike() -> None:
     assert found.distance == pytest.approx(0.0, abs=1e-9)
     assert found.confidence_interval is not None
     assert found.confidence_interval.low == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize("kind", ["blocks", "counts"])
+def test_when_states_are_left_for_good_is_chance(kind: str) -> None:
+    """A single step decides it: blocks in the same states before and after it are no further evidence."""
+    rng = np.random.default_rng(4)
+
+    def left_at(*times: int) -> Samples:
+        paths = [np.r_[rng.integers(3, size=t), 3 + rng.integers(3, size=2000 - t)] for t in times]
+        return Samples.from_trajectories(paths, states=range(6), initial="stationary")
+
+    x, y = left_at(300, 500), left_at(1500, 1300)
+    a, b = (Counts.from_samples(side) for side in (x, y)) if kind == "counts" else (x, y)
+    found = somcot.distance(a, b, discount=0.9, confidence=0.9, rng=0)
+    assert found.distance == pytest.approx(0.0, abs=0.02)
+    assert found.confidence_interval is not None
+    assert found.confidence_interval.low == 0.0
+    if kind != "counts":
+        assert somcot.same_process(a, b, discount=0.9, rng=0).pvalue > 0.1
 
 
 def test_few_long_recordings_start_in_their_stationary_distribution() -> None:
