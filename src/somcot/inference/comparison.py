@@ -143,7 +143,7 @@ class Exchangeable:
         p, q = (self.engine.kernels(counts[:, g], self.centre) for g in (0, 1))
         distances = self.expansion.values(support, p, support, q)
         rows = row_tests(support, counts[:, 0], counts[:, 1]).statistic
-        return Statistics(distances, chi_squared(support, counts), rows)
+        return Statistics(distances, chi_squared(support, counts, self.engine.tested), rows)
 
     @property
     def separates(self) -> bool:

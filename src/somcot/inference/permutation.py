@@ -257,7 +257,7 @@ class Groups:
     def statistics(self, counts: Floats) -> Statistics:
         """Two groups: their first-order distance. More: squared distances to the pooled process, weighted by size."""
         support = self.engine.support
-        chi = chi_squared(support, counts)
+        chi = chi_squared(support, counts, self.engine.tested)
         unused = np.empty((len(counts), 0))  # row statistics are for intervals only
         if self.cost is None:
             return Statistics(chi, chi, unused)
