@@ -31,7 +31,8 @@ USUAL = {
     "state": ("state", ACTIVITY, "activity", "event", "event_name", "event_type", "action", "page"),
     "sequence": (
         "sequence", "episode", "trajectory", CASE, "case_id", "caseid", "case", "session_id", "sessionid", "session",
-        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id",
+        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id", "ticket_id", "ticketid", "incident_id",
+        "order_id", "patient_id",
     ),
     "time": (
         "time", "timestamp", "step", TIME, "start_timestamp", "complete_timestamp", "event_time", "event_timestamp",
