@@ -196,30 +196,25 @@ class WholeSequences:
         Each group has a random stream of its own: its halves do not depend on what it is compared with.
         """
         grouping = self.observed if grouping is None else grouping
-        if self.strata is not None:
-            return self._halved(seed, n_splits, grouping, first, self.strata)
-        whole = self.counts(grouping)
-        halves = np.empty((2 * n_splits, *whole.shape))
-        for g in range(self.n_groups):
-            # Each group has a stream of its own, so that it does not depend on the size of the others.
-            rng, own = np.random.default_rng([seed, 1, first + g]), np.flatnonzero(grouping == g)
-            taken = np.zeros((n_splits, len(grouping)))
-            for split in range(n_splits):
-                half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
-                taken[split, rng.permutation(own)[:half]] = 1.0
-            halves[0::2, g] = self.sums(taken)
-        halves[1::2] = whole - halves[0::2]
-        return halves
+        return np.stack(
+            [self.sums(self.half_weights(seed, n_splits, grouping, g, first)) for g in range(self.n_groups)], axis=1
+        )
 
-    def _halved(self, seed: int, n_splits: int, grouping: Ints, first: int, strata: Strata) -> Floats:
-        """The same within strata; of pairs, both sides have the same half, whatever their numbers."""
-        weights, halves = self.weighted(grouping), np.zeros((2 * n_splits, self.n_groups, len(self.support.indices)))
-        for g in range(self.n_groups):
-            rng = np.random.default_rng([seed, 1, 0 if strata.paired else first + g])
-            own, taken = np.flatnonzero(grouping == g), np.zeros((2 * n_splits, len(grouping)))
-            taken[:, own] = strata.halves(own, n_splits, rng) * weights[g, own]
-            halves[:, g] = self.sums(taken)
-        return halves
+    def half_weights(self, seed: int, n_splits: int, grouping: Ints, group: int, first: int) -> Floats:
+        """The weight of each unit in both halves of random splits of a group, (2 n_splits, n_units)."""
+        own, taken = np.flatnonzero(grouping == group), np.zeros((2 * n_splits, len(grouping)))
+        if self.strata is not None:
+            # Of pairs, both sides have the same half, whatever their numbers.
+            rng = np.random.default_rng([seed, 1, 0 if self.strata.paired else first + group])
+            taken[:, own] = self.strata.halves(own, n_splits, rng) * self.weighted(grouping)[group, own]
+            return taken
+        # Each group has a stream of its own, so that it does not depend on the size of the others.
+        rng = np.random.default_rng([seed, 1, first + group])
+        for split in range(n_splits):
+            half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
+            taken[2 * split, rng.permutation(own)[:half]] = 1.0
+        taken[1::2, own] = 1.0 - taken[0::2, own]
+        return taken
 
     def kernels(self, counts: Floats, fallback: Floats) -> Floats:
         """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
