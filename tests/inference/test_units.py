@@ -355,7 +355,7 @@ def test_when_states_are_left_for_good_is_chance(kind: str) -> None:
     assert found.confidence_interval is not None
     assert found.confidence_interval.low == 0.0
     if kind != "counts":
-        assert somcot.same_process(a, b, discount=0.9, rng=0).pvalue > 0.1
+        assert somcot.same_process(x, y, discount=0.9, rng=0).pvalue > 0.1
 
 
 def test_few_long_recordings_start_in_their_stationary_distribution() -> None:
