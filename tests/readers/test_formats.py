@@ -11,6 +11,7 @@ import lzma
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -299,6 +300,36 @@ def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
             from_table(path, query=query)
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.duckdb", "other.csv"]
+
+
+def test_a_database_that_is_called_db_is_recognised(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with contextlib.closing(duckdb.connect(str(tmp_path / "log.db"))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT unnest(['a', 'b', 'a']) AS state")
+    assert from_table(tmp_path / "log.db").n_transitions == 2
+    # A command leaves nothing on standard error, where DuckDB would list what it takes for leaks.
+    done = subprocess.run(
+        [sys.executable, "-m", "somcot", "info", str(tmp_path / "log.db")], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_tar_archives_are_refused_with_a_remedy(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("state\na\nb\n")
+    for name in ("log.csv.tar.gz", "log.tgz"):
+        with tarfile.open(tmp_path / name, mode) as archive:  # type: ignore[call-overload]
+            archive.add(tmp_path / "log.csv", "log.csv")
+        with pytest.raises(ValueError, match=r"a tar archive.*unpack it"):
+            from_table(tmp_path / name)
+
+
+def test_an_empty_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.csv").write_text("state\na\nb\n")
+    monkeypatch.chdir(tmp_path)
+    assert from_table(".").n_transitions == 1
+    with pytest.raises(ValueError, match="not a valid file name"):
+        from_table("")
 
 
 def test_sheets_are_named(log: pd.DataFrame, plain: Path, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def _as_json(place: str, expected: str = "one object per line") -> Iterator[None
 
 
 def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[tuple[str, Entry]]:
-    """The values of a JSON file with their places: lines, elements of an array, or the whole document.
+    """The values of a JSON file with their places: lines, elements of an array, the document, or one after another.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) ->
     second = stream.readline(longest + 1)
     # A document is one object: all of it on one line, or broken over lines.
     if source.format != "jsonl" and (not second or (second.strip() and not _is_complete(first))):
-        yield "the document", _document(source, first + second, stream)
+        yield from _documents(source, first + second, stream)
         return
     lines = itertools.chain([first, second], iter(lambda: stream.readline(longest + 1), b""))
     for number, line in enumerate(lines, 1):
@@ -189,13 +189,24 @@ def _after_blanks(text: str, at: int, mark: str) -> int:
     return at if match is None else match.end()
 
 
-def _document(source: Input, head: bytes, stream: IO[bytes]) -> Entry:
+def _documents(source: Input, head: bytes, stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+    """The only document of a file, or several that are broken over lines, as jq and OpenTelemetry's SDK print them."""
     limit = int(min(_DOCUMENT, 0.1 * memory_limit()))
     data = head + stream.read(limit + 1)
     if len(data) > limit:
         raise ValueError(f"{source.name}: a JSON document longer than {limit >> 20} MB; write one object per line")
     with _as_json(f"{source.name}: the document", "an array of objects, or one object per line"):
-        return _DECODER.decode(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig").strip()
+        value, end = _DECODER.raw_decode(text)
+    if end == len(text):
+        yield "the document", value
+        return
+    for number in itertools.count(1):
+        yield f"object {number}", value
+        if end == len(text):
+            return
+        with _as_json(f"{source.name}: object {number + 1}"):
+            value, end = _DECODER.raw_decode(text, _after_blanks(text, end, ""))
 
 
 def _objects(source: Input, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, Entry]]]:
