@@ -64,7 +64,8 @@ def test_all_groups_have_the_states_of_all() -> None:
 
 def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
     more = pd.concat([log, pd.DataFrame({"week": ["d", "d", "e"], "user": 1, "t": [1, 2, 3], "page": "x"})])
-    with noted("groups-left-out", n=2, least=20, groups="d (1), e (0)"), warnings.catch_warnings():
+    left = "d (1), e (0) (sequences are split where 'week' changes)"
+    with noted("groups-left-out", n=2, least=20, groups=left), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(single row|within a sequence)")
         assert list(split_table(more, "week", sequence="user", state="page", least=20)) == ["a", "b", "c"]
 
@@ -173,8 +174,18 @@ def test_groups_may_join_values() -> None:
             split_table(table, "g", groups=wrong, **options)
     with pytest.raises(TypeError, match="groups"):
         split_table(table, "g", groups="a,b", **options)
-    with pytest.raises(ValueError, match="c has 1 transitions, expected at least 2"), pytest.warns(DataWarning):
+    cut = r"c has 1 transitions \(sequences are split where 'g' changes\), expected at least 2"
+    with pytest.raises(ValueError, match=cut), pytest.warns(DataWarning):
         split_table(table, "g", groups=["a", "c"], **options | {"least": 2})
+
+
+def test_periods_that_no_sequence_starts_in_are_explained() -> None:
+    days = ["2026-01-01", "2026-01-02", "2026-02-01", "2026-02-02"]
+    table = {"time": days, "state": list("abab"), "user": [1, 1, 1, 1]}
+    left = "2026-02 (0) (sequences belong to the period in which they start)"
+    with noted("groups-left-out", n=1, least=1, groups=left):
+        assert list(split_table(table, "month", sequence="user", least=1)) == ["2026-01"]
+    assert list(split_table(table, "month", sequence="user", least=1, gap="9d")) == ["2026-01", "2026-02"]
 
 
 def test_quarters_and_years() -> None:

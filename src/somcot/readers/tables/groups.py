@@ -295,15 +295,18 @@ def _parted(
     sizes = {label: int(lengths[episodes].sum()) for label, episodes in parts.items()}
     least = check_count("least", least, at_least=0)
     few = {label: n for label, n in sizes.items() if n < least}
+    # Else nobody would see where the steps of a group with many rows are.
+    lost = " (sequences belong to the period in which they start)" if whole and options.gap is None else ""
+    lost = f" (sequences are split where {by!r} changes)" if order.n_cut else lost
     if few and named:
         label, n = next(iter(few.items()))
         raise ValueError(
-            f"groups: {label!s} has {n:,} transitions, expected at least {least}; join several values: A,B, or name "
-            "another group"
+            f"groups: {label!s} has {n:,} transitions{lost}, expected at least {least}; join several values: A,B, or "
+            "name another group"
         )
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
-        more = f" and {len(few) - 10} more" if len(few) > 10 else ""
+        more = (f" and {len(few) - 10} more" if len(few) > 10 else "") + lost
         warn(Note("groups-left-out", name, n=len(few), least=least, groups=f"{shown}{more}"), DataWarning)
     # Groups without any step cannot be recordings, whatever the threshold.
     kept = {label: every.take(parts[label]) for label, n in sizes.items() if n >= max(least, 1)}
