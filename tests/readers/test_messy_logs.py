@@ -428,6 +428,19 @@ def test_a_session_is_preferred_to_its_visitor() -> None:
         assert from_table(log).n_episodes == 2
 
 
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")  # on the columns that were chosen
+def test_an_end_needs_a_column_of_sequences() -> None:
+    """All rows were joined, and ended once: a distance without meaning, with an interval."""
+    with pytest.raises(ValueError, match=r"^end: .* would be one.*one of 'user', 'os'$"):
+        from_table(CLICKS, end="left")
+    assert from_table(CLICKS, end="left", gap=1.5).n_episodes == 1
+    assert from_table(CLICKS, state="page", sequence="user", end="left").n_episodes == 3
+    # Nothing that could identify sequences: one recording, which may end.
+    assert from_table({"state": list("aab")}, end="left").n_transitions == 3
+    for name in ("Ticket ID", "order_id", "TicketID"):
+        assert from_table({name: CLICKS["user"], "page": CLICKS["page"]}, end="left").n_episodes == 3
+
+
 def test_a_wrong_column_of_sequences_is_noted() -> None:
     with noted("constant-sequence", column="os", columns="'user'"):
         assert from_table(CLICKS, state="page", sequence="os").n_episodes == 1

@@ -36,9 +36,9 @@ USUAL = {
     ),
     "sequence": (
         "sequence", "episode", "trajectory", CASE, "case_id", "case_key", "case", "session_id", "session",
-        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id", "conversation_id", "thread_id", "fall_id",
-        "vorgang", "sitzung", "caso", "id_caso", "id_cas", "sesión", "sessão", "sessione", "visitor_id",
-        "full_visitor_id", "user_pseudo_id",
+        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id", "conversation_id", "thread_id",
+        "ticket_id", "incident_id", "order_id", "patient_id", "fall_id", "vorgang", "sitzung", "caso", "id_caso",
+        "id_cas", "sesión", "sessão", "sessione", "visitor_id", "full_visitor_id", "user_pseudo_id",
     ),
     "time": (
         "time", "timestamp", "step", TIME, "start_timestamp", "complete_timestamp", "event_time", "event_timestamp",

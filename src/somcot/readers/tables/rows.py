@@ -220,6 +220,12 @@ class TableOptions:
         self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
     ) -> tuple[Samples, Order]:
         """The rows as sequences, split where the group of a row changes; the order has the rows of each."""
+        if self.end is not None and self.gap is None and columns.roles.sequence is None and columns.others:
+            # One final state after all rows: a cycle through every sequence, whose distance would mean nothing.
+            raise ValueError(
+                f"end: {columns.source} has no column that is known to identify sequences, so all rows would be one, "
+                f"which ends once; name the column of sequences, one of {columns.others}"
+            )
         codes, states = columns.states(binning)
         order = Order(columns)
         samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
