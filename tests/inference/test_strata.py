@@ -445,6 +445,7 @@ def test_bad_pairs() -> None:
         somcot.same_process(x, y, discount=DISCOUNT, paired_by=([1, 2, 3], [1, 2, 4]))
     with pytest.raises(ValueError, match="paired_by: found one task"):
         somcot.same_process(x, y, discount=DISCOUNT, paired_by=(["t"] * 3, ["t"] * 3))
+    assert strata_of([x, y], None, (["s", "t", "t"], ["s", "s", "t"])) is not None  # two are enough
     with pytest.raises(ValueError, match="paired_by: found together with strata"):
         somcot.same_process(x, y, discount=DISCOUNT, paired_by="task", strata="task")
 

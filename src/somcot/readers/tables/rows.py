@@ -117,7 +117,7 @@ def note_one_sequence(table: Table, roles: ColumnRoles) -> str:
     # Formats that know their columns need no guess.
     if table.defaults or roles.sequence == CASE:
         return ""
-    usual = {*_OF_ROWS, *USUAL["state"], *USUAL["time"]}
+    usual = {*_OF_ROWS, *map(folded, (*USUAL["state"], *USUAL["time"]))}
     left = [name for name in table.columns if name not in roles.wanted and folded(name) not in usual]
     # Not the index of a frame that was written with it, nor columns whose parts are used.
     used = [name.partition(mark)[0] for name in roles.wanted for mark in ".["]
