@@ -194,3 +194,39 @@ def test_quarters_and_years() -> None:
     found = {by: split_table(table, by, least=1) for by in ("quarter", "year")}
     assert {label: s.n_episodes for label, s in found["quarter"].items()} == {"2025-Q4": 1, "2026-Q1": 1, "2026-Q2": 1}
     assert {label: s.n_episodes for label, s in found["year"].items()} == {"2025": 1, "2026": 2}
+
+
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
+def test_what_one_event_of_a_case_tells_holds_for_all_of_it() -> None:
+    """As in event logs whose first event describes the case; against pandas, with rows in any order and two holes."""
+    rng = np.random.default_rng(4)
+    n = 400
+    frame = pd.DataFrame(
+        {"case": rng.integers(0, 60, n), "time": rng.permutation(n), "state": rng.choice(list("abc"), n)}
+    )
+    kind = pd.Series(rng.choice(["x", "y", "z"], 60))
+    known = rng.random(n) < 0.3
+    known[frame.drop_duplicates("case").index] = True
+    frame["kind"] = frame.case.map(kind).where(known, None)
+    frame["full"] = frame.case.map(kind)
+    options: dict[str, Any] = {"sequence": "case", "time": "time", "state": "state", "least": 1}
+    partly, full = (split_table(frame, name, **options) for name in ("kind", "full"))
+    for read in (split_periods, split_table):
+        assert {k: steps(s) for k, s in read(frame, "kind", **options).items()} == {
+            k: steps(s) for k, s in read(frame, "full", **options).items()
+        }
+    attributes = [
+        from_table(frame, sequence="case", time="time", state="state", attributes=[name]).episode_attributes[name]
+        for name in ("kind", "full")
+    ]
+    assert list(partly) == list(full) == ["x", "y", "z"]
+    assert attributes[0].tolist() == attributes[1].tolist()
+    # Two values, or none: nothing is guessed.
+    torn = frame[frame.case == frame.case[0]].copy()
+    for values in ([None] * len(torn), ["x", None, "y", *["x"] * (len(torn) - 3)]):
+        torn["kind"] = values
+        with pytest.raises(ValueError, match=r"has no 'kind'; fill it in"):
+            split_table(torn, "kind", **options)
+    # Without sequences, a row without a group is an error as before.
+    with pytest.raises(ValueError, match=r"has no 'kind'"):
+        split_table({"state": list("aab"), "time": [1, 2, 3], "kind": ["x", None, "x"]}, "kind", least=1)
