@@ -502,8 +502,7 @@ class PowerCurve(NamedTuple):
         weight = size / (1.0 + (z - ndtri(power)) ** 2)
         design = np.stack([np.ones_like(root), root], axis=1)
         for _ in range(20):
-            density = np.exp(-0.5 * z**2) / sqrt(2.0 * pi)
-            fitted = ndtr(z)
+            density, fitted = np.exp(-0.5 * z**2) / sqrt(2.0 * pi), ndtr(z)
             information = weight * density**2 / (fitted * (1.0 - fitted))
             target = z + (inner - fitted) / density
             normal = design.T @ (information[:, None] * design)
@@ -518,8 +517,7 @@ class PowerCurve(NamedTuple):
 
 
 _FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
-_TESTS = 480  # tests in all
-_STEP = 3  # ratio of numbers of sequences until the power is bracketed
+_TESTS, _STEP = 480, 3  # tests in all; ratio of numbers of sequences until the power is bracketed
 
 
 def bracketed(
