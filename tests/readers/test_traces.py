@@ -75,7 +75,7 @@ def test_the_examples_of_the_guide(name: str, ending: str, tmp_path: Path) -> No
     assert samples.episode_attributes["agent"].tolist() == ["main"]
 
 
-def sdk_span(name: str, *, error: bool = False, key: str = "0x1", trace: str = "0xa") -> dict[str, object]:
+def sdk_span(name: str, *, error: bool = False, key: str = "0x1", trace: str = "0xa") -> dict[str, Any]:
     """A span as OpenTelemetry's SDK prints it."""
     return {
         "name": f"execute_tool {name}", "context": {"trace_id": trace, "span_id": key}, "parent_id": "0x9",
@@ -85,7 +85,7 @@ def sdk_span(name: str, *, error: bool = False, key: str = "0x1", trace: str = "
 
 
 def test_spans_as_the_sdk_prints_them(tmp_path: Path) -> None:
-    root = {
+    root: dict[str, Any] = {
         "name": "invoke_agent a", "context": {"trace_id": "0xa", "span_id": "0x9"}, "parent_id": None,
         "attributes": {"gen_ai.conversation.id": "c1", "gen_ai.request.model": "small"}, "status": {},
     }  # fmt: skip
