@@ -18,7 +18,7 @@ import somcot
 from somcot import report
 from somcot.data import clickstream
 from somcot.readers import from_table
-from somcot.report import many_facts, pages
+from somcot.report import many_facts
 
 pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 
@@ -67,6 +67,15 @@ addEventListener('load', () => {
 </script>"""
 
 
+UGLY = (
+    "W" * 40, "日本語のとても長いページ名/注文確認/支払い方法",
+    "страница оформления заказа — подтверждение адреса",
+    "🛒 cart 🎉🎉🎉 with emoji 👩\u200d👩\u200d👧 and words", "<script>alert('x')</script><b>bold</b>", "i" * 36,
+    "/api/v2/customers/{customerId}/orders/{orderId}/items/{itemId}",
+    "ภาษาไทยไม่มีช่องว่างระหว่างคำเลยแม้แต่น้อย",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The report of the demo, one with long names, a matrix and drift with and without a change."""
@@ -79,6 +88,15 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ]
     rng = np.random.default_rng(0)
     long = [somcot.MarkovChain(rng.dirichlet(np.ones(9), 9), states=names).sample(60, 20, rng=k) for k in range(2)]
+    # The first label is never seen by one side; labels are long, of any script, and look like markup.
+    strange_labels = [f"{UGLY[k % 8]} {k // 8}" for k in range(32)]
+    rows = rng.dirichlet(np.full(32, 0.1), (2, 32)) + 1e-3
+    rows[1, :10] = rows[0, :10]
+    rows[1, :, 0] = 0.0
+    ugly = [
+        somcot.MarkovChain(part / part.sum(axis=1, keepdims=True), 1, states=strange_labels).sample(150, 15, rng=1)
+        for part in rows
+    ]
     walk = somcot.random_walk(4)
     groups = {name: walk.sample(60, 20, rng=k) for k, name in enumerate(("organic search", "email", "social"))}
     groups["paid advertisement"] = somcot.random_walk(4, 0.8).sample(60, 20, rng=9)
@@ -90,17 +108,24 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         matrix = somcot.distance_matrix(groups, discount=0.9, confidence=0.9, rng=0)
         changed = somcot.drift(groups, discount=0.9, rng=0)
         same = somcot.drift({k: groups[k] for k in list(groups)[:3]}, discount=0.9, rng=0)
+        strange = somcot.distance(ugly[0], ugly[1], "labels", discount=0.9)
+        odd = somcot.distance_matrix(
+            {name: somcot.random_walk(4, 0.2 + 0.1 * k) for k, name in enumerate(UGLY[:7])}, discount=0.9
+        )
     return {
+        "ugly": report.html(strange, x=ugly[0], y=ugly[1], names=(UGLY[3], UGLY[6]), state_name="state"),
+        "ugly matrix": report.page(many_facts.matrix_sections(odd)),
         "demo": report.html(demo, names=("May", "June"), x=shop["may"], y=shop["june"], state_name="page"),
         "long": report.html(other, x=long[0], y=long[1], names=("a rather long name of a file.csv", "another one.csv")),
         "two": report.html(two, x=coin[0], y=coin[1]),
-        "matrix": pages.page(many_facts.matrix_sections(matrix)),
-        "drift": pages.page(many_facts.drift_sections(changed)),
-        "same": pages.page(many_facts.drift_sections(same)),
+        "matrix": report.page(many_facts.matrix_sections(matrix)),
+        "drift": report.page(many_facts.drift_sections(changed)),
+        "same": report.page(many_facts.drift_sections(same)),
     }
 
 
 Seen = dict[str, Any]
+NAMES = ("demo", "long", "two", "matrix", "drift", "ugly", "ugly matrix")
 
 
 def measured(frames: dict[tuple[str, int], str], folder: Path, *, dark: bool = False) -> dict[tuple[str, int], Seen]:
@@ -128,9 +153,7 @@ def measured(frames: dict[tuple[str, int], str], folder: Path, *, dark: bool = F
 
 @pytest.fixture(scope="module")
 def light(written: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Seen]:
-    frames = {
-        (name, width): written[name] for name in ("demo", "long", "two", "matrix", "drift") for width in (1280, 390)
-    }
+    frames = {(name, width): written[name] for name in NAMES for width in (1280, 390)}
     return measured(frames, tmp_path_factory.mktemp("light"))
 
 
@@ -143,7 +166,7 @@ def dark(written: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> d
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["demo", "long", "two", "matrix", "drift"])
+@pytest.mark.parametrize("name", NAMES)
 def test_pages_fit_and_nothing_overlaps(name: str, width: int, light: dict[tuple[str, int], Seen]) -> None:
     page = light[name, width]
     assert page["inner"] == width
@@ -157,8 +180,15 @@ def test_pages_fit_and_nothing_overlaps(name: str, width: int, light: dict[tuple
     assert page["least"] >= (9.0 if width > 500 else 7.0)
 
 
-def test_tables_of_the_drift_page_fit_on_a_phone(light: dict[tuple[str, int], Seen]) -> None:
-    assert light["drift", 390]["wide"] == 0
+@pytest.mark.parametrize(("name", "width"), [("drift", 390), ("ugly", 390), ("ugly", 1280), ("demo", 1280)])
+def test_tables_fit_without_scrolling(name: str, width: int, light: dict[tuple[str, int], Seen]) -> None:
+    assert light[name, width]["wide"] == 0
+
+
+def test_labels_stay_text(written: dict[str, str]) -> None:
+    assert "<script" not in written["ugly"] + written["ugly matrix"]
+    assert "👩\u200d👩\u200d👧" in written["ugly"]  # one character of three; other invisible characters are replaced
+    assert "in a different state than" in written["ugly"]  # not "(state)"
 
 
 @pytest.mark.parametrize("name", ["demo", "matrix", "drift"])

@@ -323,3 +323,29 @@ def test_cells_of_a_matrix_that_chance_explains_have_a_dot_and_all_names_are_vis
     assert dots == set(map(tuple, np.argwhere(found.within_chance).tolist())) == {(i, i ^ 1) for i in range(6)}
     assert min(label.get_window_extent().x0 for label in ax.get_yticklabels()) > 0
     plt.close("all")
+
+
+def test_the_graph_of_differences_is_legible_with_long_labels_of_any_script(recwarn: pytest.WarningsRecorder) -> None:
+    """Labels stay within the figure, none overlap, the circle is large, and fonts have all characters."""
+    import matplotlib.pyplot as plt
+
+    labels = [
+        f"{'注文確認と支払い方法の選択と住所' if k % 2 else 'a rather long name of a page'} ภาษา {k}" for k in range(16)
+    ]
+    rng = np.random.default_rng(0)
+    pair = [somcot.MarkovChain(rows, states=labels) for rows in rng.dirichlet(np.full(16, 0.2), (2, 16))]
+    names = ("a rather long name of a file", "another rather long name of a file")
+    result = somcot.distance(*pair, "labels", discount=0.9)
+    ax = somcot.plots.difference(result, names=names)
+    ax.figure.canvas.draw()
+    frame, texts = ax.figure.bbox, [text for text in ax.texts if text.get_text()]
+    boxes = [text.get_window_extent() for text in (*texts, *ax.get_legend().get_texts())]
+    assert len(texts) > 10
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 for box in boxes)
+    assert not any(a.shrunk(0.98, 0.8).overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    dots = ax.transData.transform(ax.collections[0].get_offsets())
+    assert np.ptp(dots[:, 0]) > 0.3 * frame.width
+    assert not [str(w.message) for w in recwarn if "missing from" in str(w.message)]
+    plt.close(ax.figure)
+    overview = somcot.plots.graph(result, names=names)
+    assert max(map(len, overview.get_title().split("\n"))) <= 60

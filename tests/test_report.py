@@ -19,7 +19,7 @@ from somcot.inference import intervals
 from somcot.live.monitor import Monitor
 from somcot.plumbing.html import Bold, Section, Table, markup
 from somcot.plumbing.notes import Note
-from somcot.report import many_facts, pages
+from somcot.report import many_facts
 from somcot.report import svg as drawings
 from tests.notes import notes_in
 
@@ -321,6 +321,13 @@ def test_the_number_stays_inside_its_picture(distance: float) -> None:
     assert half <= place <= 440 - half
 
 
+def test_the_mark_is_at_its_share_of_the_scale() -> None:
+    picture = drawings.interval(1.0, low=0.0, high=4.0, ends=(0.0, 4.0), ticks={})
+    found = re.search(r'<line x1="([0-9.]+)" x2="\1" y1="20"', picture)
+    assert found is not None
+    assert float(found[1]) == 24 + (440 - 2 * 24) / 4
+
+
 @pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 def test_an_interval_of_tiny_shares_is_said_once() -> None:
     chain = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["a", "b"])
@@ -425,11 +432,11 @@ def all_pages() -> dict[str, str]:
     live = many_facts.monitor_sections(monitor, source=HOSTILE[0], curve=curve, facts=[(HOSTILE[0], HOSTILE[6])])
     return {
         "result": report.html(somcot.distance(first, second, discount=0.9, confidence=0.9, rng=0)),
-        "matrix": pages.page(many_facts.matrix_sections(matrix, **more)),  # type: ignore[arg-type]
-        "drift": pages.page(
+        "matrix": report.page(many_facts.matrix_sections(matrix, **more)),  # type: ignore[arg-type]
+        "drift": report.page(
             many_facts.drift_sections(somcot.drift(weeks, discount=0.9, rng=0), source=HOSTILE[1], **more)  # type: ignore[arg-type]
         ),
-        "live": pages.page(live, refresh=5),
+        "live": report.page(live, refresh=5),
     }
 
 
@@ -452,6 +459,19 @@ def test_pages_of_every_kind_are_safe_and_use_known_styles(name: str, all_pages:
     style, _, body = all_pages[name].partition("</style>")
     used = {word for words in re.findall(r' class="([^"]+)"', body) for word in words.split()}
     assert used - set(re.findall(r"\.([a-z]+)", style)) <= {"missing"}  # crosses have their style with them
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize(("n", "fits"), [(12, True), (40, False)])
+def test_a_chart_of_a_few_periods_fits_on_a_phone(n: int, fits: bool) -> None:
+    """A chart of many scrolls instead: marks stay apart."""
+    chain = somcot.random_walk(2)
+    periods = {k: chain.sample(6, 5, rng=k) for k in range(n)}
+    page = report.page(many_facts.drift_sections(somcot.drift(periods, discount=0.5, rng=0, n_permutations=1)))
+    picture = re.search(r'<svg viewBox="0 0 ([0-9.]+) [^>]*aria-label="distances over the periods"', page)
+    assert picture is not None
+    assert (float(picture[1]) < 500.0) == fits
+    assert (' class="fit"' in picture[0]) == fits
 
 
 def test_only_the_rendering_escapes() -> None:
@@ -491,7 +511,7 @@ def test_a_page_gives_two_notes_of_a_kind_and_no_end_that_looks_like_zero() -> N
 def test_folded_sections_share_one_heading() -> None:
     first = Section("a", "Title", ["begin"])
     folded = [Section(name, name, ["more"], closed=True) for name in ("b", "c", "d")]
-    page = pages.page([first, *folded])
+    page = report.page([first, *folded])
     assert page.count("<h2>Details</h2>") == 1
     assert page.count("<details>") == 3
 

@@ -1,5 +1,6 @@
 """`somcot watch` from end to end: streams, alarms, files, and everything that can be wrong with them."""
 
+import contextlib
 import errno
 import gzip
 import json
@@ -19,10 +20,12 @@ import pytest
 from typer.testing import CliRunner
 
 from somcot import Monitor
+from somcot.cli import watch as cli_watch
 from somcot.cli.application import app
 from somcot.data import clickstream
 from somcot.readers import from_table
 from somcot.readers.tables import csv_stream as feed
+from somcot.report import many_facts
 from tests.live.streams import Family, same
 
 READ = ["--sequence", "session", "--state", "page", "--terminated", "all", "--discount", "0.9"]
@@ -122,16 +125,37 @@ def test_json_lines_from_a_pipe_and_the_exit_code(folder: Path) -> None:
     assert lines(out)[-1]["distance"] < 0.05
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such terminals")
+@pytest.mark.parametrize("lines_of_json", [True, False])
+def test_lines_of_json_have_no_status_line_between_them(lines_of_json: bool, folder: Path) -> None:
+    """On a terminal both would be mixed."""
+    words = ["watch", str(folder / "quiet.csv"), "--reference", str(folder / "may.csv"), *READ]
+    words += ["--json"] if lines_of_json else []
+    ours, theirs = os.openpty()
+    done = subprocess.run([sys.executable, "-m", "somcot", *words], stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal that nobody has open any more
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert done.stdout.startswith(b"{") == lines_of_json
+    assert (b"\x1b[2K" in shown) == (not lines_of_json)
+
+
 def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
     log, state, whole = tmp_path / "log.csv", tmp_path / "w.ck", tmp_path / "whole.ck"
     rows = (folder / "log.csv").read_text().splitlines(keepends=True)
     log.write_text("".join(rows))
     assert watch(folder, log, "--state-file", whole)[0] == 0
     found: list[Any] = []
+    before = 0
     for end in (1, 2000, 3001, 3500, len(rows)):
         log.write_text("".join(rows[:end]))
-        code, out, _ = watch(folder, log, "--state-file", state, "--json")
+        code, out, error = watch(folder, log, "--state-file", state, "--json")
         assert code == 0
+        assert (f"resumes after event {max(before - 1, 0):,}" in error) == (before > 0)
+        before = end
         found += [line for line in lines(out) if line["type"] == "alarm"]
     one, other = Monitor.load(whole), Monitor.load(state)
     assert len(found) == 1
@@ -399,6 +423,29 @@ def test_a_packed_file_is_read_and_not_followed(folder: Path, tmp_path: Path) ->
     code, _, error = watch(folder, tmp_path / "log.csv.gz", "--follow")
     assert code == 2
     assert "only CSV files that are not compressed can be followed" in error
+
+
+def test_the_page_is_written_while_events_arrive(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: list[Any] = []
+    monkeypatch.setattr(cli_watch, "_PAGE", -1.0)  # seconds between two
+    monkeypatch.setattr(many_facts, "write_status", lambda *_, refresh, **__: pages.append(refresh))
+    assert watch(folder, folder / "quiet.csv", "--html", tmp_path / "status.html")[0] == 0
+    assert pages[0] == 5
+    assert pages[-1] is None
+
+
+def test_a_file_of_many_pieces_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    """No row between two pieces is lost, nor is one read twice."""
+    from pyarrow import csv, ipc
+
+    table, log, state = csv.read_csv(folder / "quiet.csv"), tmp_path / "log.arrow", tmp_path / "w.ck"
+    for end in (700, 1400, 3000):
+        with ipc.new_file(log, table.schema) as file:
+            file.write_table(table[:end], max_chunksize=200)
+        _, out, _ = watch(folder, log, "--json", "--state-file", state)
+        assert lines(out)[-1]["events"] == end
 
 
 @pytest.mark.parametrize("mark", ["\t", ";", "|"])

@@ -148,7 +148,7 @@ class Exchangeable:
         if self.earnings is not None:
             distances += self.earnings.change(self.expansion, p, q)
         rows = row_tests(support, counts[:, 0], counts[:, 1]).statistic
-        return Statistics(distances, chi_squared(support, counts), rows)
+        return Statistics(distances, chi_squared(support, counts, self.engine.tested), rows)
 
     @property
     def separates(self) -> bool:

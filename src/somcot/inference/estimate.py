@@ -342,7 +342,7 @@ def estimate(
     memory = any(getattr(note, "code", "").startswith("memory") for note in details.notes)
     record = _record(gathered, cost_units, problem, thin, comparison)
     if chosen.strata is not None:
-        record = record._replace(mix=_mix(chosen, problem, threads) - bare.distance, strata=len(chosen.strata.labels))
+        record = record._replace(mix=_mix(chosen, problem, bare.distance, threads), strata=len(chosen.strata.labels))
     return replace(
         bare,
         distance=distance,
@@ -356,11 +356,11 @@ def estimate(
     )
 
 
-def _mix(chosen: Chosen, problem: Problem, threads: int | None) -> float:
-    """The distance of the chains estimated without weights, where the mix of strata counts as a difference."""
+def _mix(chosen: Chosen, problem: Problem, weighted: float, threads: int | None) -> float:
+    """How much larger the distance is without weights, where the mix of strata counts; 0 up to rounding errors."""
     chains = [side.chain(check=False) for side in (chosen.x, chosen.y) if isinstance(side, Samples)]
-    plain = Problem(chains[0], chains[1], problem.cost, problem.discount)
-    return policy_iteration.solve(plain, threads=threads).distance
+    plain = policy_iteration.solve(Problem(chains[0], chains[1], problem.cost, problem.discount), threads=threads)
+    return 0.0 if abs(mix := plain.distance - weighted) <= 1e-9 * np.ptp(problem.cost).item() else mix
 
 
 _MOST_PERMUTATIONS = 1999  # for intervals of high confidence, and for those that hold jointly

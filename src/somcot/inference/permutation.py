@@ -81,7 +81,7 @@ def decision(test: SameProcessResult) -> str:
     low, high, level = test.distance.confidence_interval
     made = test.distance.makeup
     least = figure(low) if made is None else lower_end(low, float(made.cost.min()), float(made.cost.max()))
-    interval = f"{100 * level:g} % interval {least} to {figure(high)}"
+    interval = f"{100 * level:g} % interval {least} to {figure(high)}, a cautious upper end"
     if test.verdict == "equivalent":
         return f"Equivalent: the distance is below the margin of {test.margin:g} ({interval})."
     if test.verdict == "changed":
@@ -251,7 +251,7 @@ class Groups:
     def statistics(self, counts: Floats) -> Statistics:
         """Two groups: their first-order distance. More: squared distances to the pooled process, weighted by size."""
         support = self.engine.support
-        chi = chi_squared(support, counts)
+        chi = chi_squared(support, counts, self.engine.tested)
         unused = np.empty((len(counts), 0))  # row statistics are for intervals only
         if self.cost is None:
             return Statistics(chi, chi, unused)

@@ -18,15 +18,17 @@ from math import comb, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
+from somcot.inference.blocks import block_length, pieces
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
 from somcot.inference.strata import Strata
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
-from somcot.recorded.counts import Counts, disputed_ends
+from somcot.recorded.counts import Counts, disputed_ends, number_ended
 from somcot.recorded.pair_counts import add_entries, locate_steps
 from somcot.recorded.stationary import starting_where_visited
 from somcot.samples import Samples
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "SEQUENCES", "Chosen", "Engine", "SingleTransitions", "WholeSequences", "block_length", "choose_units",
-    "chosen_engine", "engine_of",
+    "SEQUENCES", "Chosen", "Engine", "SingleTransitions", "WholeSequences", "choose_units", "chosen_engine",
+    "engine_of",
 ]  # fmt: skip
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
@@ -65,6 +67,8 @@ class WholeSequences:
         If there are any, units are whole sequences, which are permuted and halved within strata, and weighted.
     ends : frozenset
         States where one process is known to end and another goes on: ends there count as steps to the same state.
+    begins : list of ndarray of int64, shape (n_episodes,), or None
+        For each recording, the unit of each first state, if these are units of their own; else they belong to pieces.
     """
 
     pooled: Counts
@@ -75,6 +79,7 @@ class WholeSequences:
     n_groups: int
     strata: Strata | None = None
     ends: frozenset[Hashable] = frozenset()
+    begins: list[Ints] | None = None
 
     @classmethod
     def of(
@@ -82,7 +87,7 @@ class WholeSequences:
         others: Sequence[MarkovChain] = (),
     ) -> WholeSequences:  # fmt: skip
         """Pool recordings; equal labels are the same state. `length` is that of blocks, `others` are known."""
-        bounds = [_pieces(recording, length) for recording in recordings]
+        bounds = [pieces(recording, length) for recording in recordings]
         # Strata forbid bundles, whose sequences could be of different strata.
         size = 1 if strata is not None else -(-sum(len(own) - 1 for own in bounds) // _MOST_UNITS)
         parts = [_bundled(len(own) - 1, size) if size > 1 else np.arange(len(own) - 1) for own in bounds]
@@ -90,9 +95,15 @@ class WholeSequences:
         first = np.cumsum(sizes) - sizes
         units = [part + begin for part, begin in zip(parts, first, strict=True)]
         ends = disputed_ends(recordings, others)
-        pooled = reduce(Counts.merge, [recording.counted.staying(ends) for recording in recordings])
-        observed = np.repeat(np.arange(len(sizes)), sizes)
-        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends)
+        pooled = reduce(Counts.merge, [side.counted.staying(ends, number_ended(side)) for side in recordings])
+        observed, begins = np.repeat(np.arange(len(sizes)), sizes), None
+        if length is not None and not pooled.starts_known:
+            # If blocks took them along, permutations would give a single long recording many of the first states of
+            # twenty others, and its own initial distribution, of which it shows one state, would look different.
+            owner = np.repeat(np.arange(len(sizes)), [recording.n_episodes for recording in recordings])
+            begins = [len(observed) + np.flatnonzero(owner == k) for k in range(len(sizes))]
+            observed = np.concatenate([observed, owner])
+        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends, begins)
 
     @property
     def shares(self) -> Floats:
@@ -110,14 +121,28 @@ class WholeSequences:
         support = self.pooled.chain(check=False).support
         return support if self.visits is None else starting_where_visited(support, self.visits)
 
+    @cached_property
+    def tested(self) -> NDArray[np.bool_] | None:
+        """Entries that chi-squared of the rows compares; None for all."""
+        return _without_visits(self.support, self.visits)
+
     @property
     def n_permutations(self) -> int:
         """Number of distinct permutations."""
         if self.strata is not None:
             return self.strata.n_permutations
-        # The multinomial coefficient, group by group.
-        left = np.cumsum(np.bincount(self.observed)[::-1])[::-1]
-        return prod(comb(int(n), int(k)) for n, k in zip(left, np.bincount(self.observed), strict=True))
+        number = 1
+        for part in self._exchangeable:  # multinomial coefficients, group by group
+            sizes = np.bincount(self.observed[part])
+            left = np.cumsum(sizes[::-1])[::-1]
+            number *= prod(comb(int(n), int(k)) for n, k in zip(left, sizes, strict=True))
+        return number
+
+    @cached_property
+    def _exchangeable(self) -> list[Ints]:
+        """Units that are permuted among themselves: pieces, and first states that are units of their own."""
+        n = len(self.observed) - (0 if self.begins is None else sum(len(own) for own in self.begins))
+        return [part for part in (np.arange(n), np.arange(n, len(self.observed))) if len(part)]
 
     @property
     def fitted(self) -> Support:
@@ -131,7 +156,12 @@ class WholeSequences:
     def grouping(self, seed: int, index: int) -> Ints:
         """Permutation number `index`, from a random stream of its own: the order of the work does not matter."""
         rng = np.random.default_rng([seed, index])
-        return rng.permutation(self.observed) if self.strata is None else self.strata.permuted(self.observed, rng)
+        if self.strata is not None:
+            return self.strata.permuted(self.observed, rng)
+        grouping = self.observed.copy()
+        for part in self._exchangeable:
+            grouping[part] = rng.permutation(self.observed[part])
+        return grouping
 
     @cached_property
     def total(self) -> Floats:
@@ -182,9 +212,11 @@ class WholeSequences:
             return taken
         # Each group has a stream of its own, so that it does not depend on the size of the others.
         rng = np.random.default_rng([seed, 1, first + group])
+        parts = [part[grouping[part] == group] for part in self._exchangeable]
         for split in range(n_splits):
-            half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
-            taken[2 * split, rng.permutation(own)[:half]] = 1.0
+            for part in parts:
+                half = len(part) // 2 + (len(part) % 2) * int(rng.integers(2))
+                taken[2 * split, rng.permutation(part)[:half]] = 1.0
         taken[1::2, own] = 1.0 - taken[0::2, own]
         return taken
 
@@ -220,7 +252,7 @@ class WholeSequences:
         """The entry of each transition and of each first state, the bounds of pieces in them, and the pieces' units."""
         pooled, index = self.pooled, {label: i for i, label in enumerate(self.pooled.states)}
         support, begin = self.support, int(self.support.indptr[-2])
-        for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
+        for k, (recording, units, bounds) in enumerate(zip(self.recordings, self.units, self.bounds, strict=True)):
             places = np.array([index[label] for label in recording.states], dtype=np.int64)
             starts = (begin + np.searchsorted(support.indices[begin:], places)).astype(np.int32)
             now, following = recording.now, recording.following
@@ -230,13 +262,14 @@ class WholeSequences:
                 yield starts[now[lasting]], np.append(0, np.cumsum(lasting))[bounds], units
             if not (pooled.starts_known or recording.offsets is None):
                 first = recording.offsets[:-1]
-                yield starts[now[first]], np.arange(len(first) + 1), units[np.searchsorted(bounds, first)]
+                own = units[np.searchsorted(bounds, first)] if self.begins is None else self.begins[k]
+                yield starts[now[first]], np.arange(len(first) + 1), own
             if self.ends and not (recording.terminated is None or recording.offsets is None):
                 last = recording.offsets[1:][recording.terminated] - 1
                 inside = np.array([label in self.ends for label in recording.states])
                 last = last[inside[following[last]]]
-                at, pieces = places[following[last]], np.searchsorted(bounds, last, side="right") - 1
-                yield support.locate(at, at).astype(np.int32), np.arange(len(last) + 1), units[pieces]
+                at, piece = places[following[last]], np.searchsorted(bounds, last, side="right") - 1
+                yield support.locate(at, at).astype(np.int32), np.arange(len(last) + 1), units[piece]
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +301,7 @@ class SingleTransitions:
         parts = [(data.counted if isinstance(data, Samples) else data).closed() for data in recordings]
         if parts[0].discount is None:
             ends = disputed_ends(recordings, others)
-            parts = [part.staying(ends) for part in parts]
+            parts = [part.staying(ends, number_ended(data)) for part, data in zip(parts, recordings, strict=True)]
         pooled = reduce(Counts.merge, parts)
         support, visits = pooled.chain(check=False).support, pooled.visits_that_last if len(parts) > 1 else None
         if visits is not None:
@@ -279,6 +312,11 @@ class SingleTransitions:
     def fitted(self) -> Support:
         """The chain of a single recording."""
         return self.support
+
+    @cached_property
+    def tested(self) -> NDArray[np.bool_] | None:
+        """Entries that chi-squared of the rows compares; None for all."""
+        return _without_visits(self.support, self.visits)
 
     @property
     def n_groups(self) -> int:
@@ -365,21 +403,12 @@ def engine_of(
     return WholeSequences.of(samples, length, strata, others)
 
 
-def _pieces(recording: Samples, length: int | None) -> Ints:
-    """First transitions, and the end: of the sequences, or of blocks of about `length` steps inside them."""
-    # Independent samples are units of one transition.
-    if recording.offsets is None:
-        return np.arange(recording.n_transitions + 1)
-    if length is None:
-        return recording.offsets
-    steps = np.diff(recording.offsets)
-    n_blocks = np.maximum(1, np.round(steps / length)).astype(np.int64)
-    first = np.cumsum(n_blocks) - n_blocks
-    place = np.arange(n_blocks.sum()) - np.repeat(first, n_blocks)
-    n, size = np.repeat(n_blocks, n_blocks), np.repeat(steps, n_blocks)
-    # Step t of a sequence is in block t n // size, so block k begins with the first t of at least k size / n.
-    bounds: Ints = np.repeat(recording.offsets[:-1], n_blocks) - (-place * size // n)
-    return np.append(bounds, recording.offsets[-1])
+def _without_visits(support: Support, visits: Ints | None) -> NDArray[np.bool_] | None:
+    """All entries but those that count visits: how long a recording stays in states that it leaves for good is chance.
+
+    A single step decides it, but blocks before and after it would each count as evidence.
+    """
+    return None if visits is None else support.rows < len(support.indptr) - 2
 
 
 def _bundled(n: int, size: int) -> Ints:
@@ -406,69 +435,9 @@ def _on_support(part: Counts, support: Support, pooled: Counts, visits: Ints | N
     return counts
 
 
-# --- Blocks of few long recordings
-
-SEQUENCES = 10  # smallest number of sequences of a recording that can be permuted and halved as they are
-MANY, FEWEST = 48, 8  # blocks of each recording: as many if steps are Markov, and never fewer
-_GROWTH = 0.05  # share by which the design effect may grow with the length of the blocks, even if significantly
-_SHORTEST = 10  # steps of a block
-
-
-def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
-    """Length of the blocks, and whether blocks that long are nearly independent.
-
-    Errors of the rows of a Markov chain are uncorrelated however slowly it mixes, so the blocks may be as long as a
-    decent number of them allows. They are made longer while the variance of the rows by blocks, relative to single
-    steps, still grows. If it grows even from half the shortest length on, memory lasts about as long as a block. The
-    longest blocks then miss part of it: what is slow is a small part of the variance of all rows, and may be most of
-    the distance's.
-    """
-    steps = min(recording.n_transitions for recording in recordings)
-    lengths = [max(_SHORTEST, steps // MANY)]
-    while lengths[-1] * 2 * FEWEST <= steps:
-        lengths.append(lengths[-1] * 2)
-    effects = [_design_effect(recordings, length) for length in (lengths[0] // 2, *lengths)]
-    grows = [
-        any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
-        for i, effect in enumerate(effects)
-    ]
-    chosen = grows.index(False, 1)  # the last one always qualifies, as it has no successor
-    return lengths[chosen - 1], not grows[0]
-
-
-class _Effect(NamedTuple):
-    """A design effect and its relative standard error."""
-
-    value: float
-    error: float
-
-
-def _design_effect(recordings: Sequence[Samples], length: int) -> _Effect:
-    """Variance of the rows by blocks relative to independent steps, from the residuals of each recording's own rows."""
-    between = free = independent = 0.0
-    for recording in recordings:
-        bounds = _pieces(recording, length)
-        n, block = recording.n_states, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        now, following = recording.now.astype(np.int64), recording.following.astype(np.int64)
-        cells, counts = np.unique(now * n + following, return_counts=True)
-        visits = np.bincount(now, minlength=n)
-        shares = counts / visits[cells // n]
-        # sum over blocks of sum_c (C_b(r, c) - P(r, c) C_b(r))^2 / P(r, c)  =  sum C_b(r, c)^2 / P - sum C_b(r)^2
-        inside, times = np.unique((block * n + now) * n + following, return_counts=True)
-        rows, row_times = np.unique(block * n + now, return_counts=True)
-        share = shares[np.searchsorted(cells, inside % (n * n))]
-        squares = np.bincount(inside // n % n, times**2 / share, n) - np.bincount(rows % n, row_times**2.0, n)
-        df = np.bincount(cells // n, minlength=n) - 1.0
-        used = (df > 0) & (visits >= 5)
-        n_blocks = int(block[-1]) + 1
-        between += float((squares[used] / visits[used]).sum()) * n_blocks / max(n_blocks - 1, 1)
-        free += float(df[used].sum())
-        independent += float(df[used].sum()) * (n_blocks - 1)
-    return _Effect(between / max(free, 1.0), float(np.sqrt(2.0 / max(independent, 1.0))))
-
-
 # --- Units: what is permuted and halved
 
+SEQUENCES = 10  # smallest number of sequences of a recording that can be permuted and halved as they are
 UNITS = ("auto", "sequences", "blocks", "transitions")
 _LONG = 200  # steps of a recording whose stationary distribution can be estimated
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_kind, check_sequence
 from somcot.plumbing.html import pull
-from somcot.plumbing.text import label_texts
+from somcot.plumbing.text import fitting, text_width
 from somcot.result import Result
 
 if TYPE_CHECKING:
@@ -52,18 +53,37 @@ def axes(ax: Axes | None, **options: Any) -> Axes:
 
 
 def shown(label: Hashable, longest: int = 16) -> str:
-    """A label for matplotlib: shortened, with formulas disabled and characters missing from its fonts replaced."""
+    """A label for matplotlib: shortened, with formulas disabled and characters that its fonts lack replaced."""
     return shown_all([label], longest)[0]
 
 
 def shown_all(labels: Iterable[Hashable], longest: int = 16) -> list[str]:
     """Labels for matplotlib that differ where the labels do."""
     texts = [",".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels]
-    # DejaVu Sans, the default font, has no CJK characters, and $ would start a formula.
+    from matplotlib import rcParams
+
+    # Generic families such as sans-serif have a list of fonts.
+    known = _characters(*(font for name in rcParams["font.family"] for font in rcParams.get(f"font.{name}", [name])))
+    # $ would start a formula.
     return [
-        "".join(c if c.isprintable() and ord(c) < 0x2E80 else "\u25a1" for c in text).replace("$", r"\$")
-        for text in label_texts(texts, longest)
+        "".join(c if c.isprintable() and ord(c) in known else "\u25a1" for c in text).replace("$", r"\$")
+        for text in fitting(texts, longest)
     ]
+
+
+@functools.cache
+def _characters(*families: str) -> frozenset[int]:
+    """Characters that some font of these families has; DejaVu Sans, the default, has no Chinese or Thai ones."""
+    from matplotlib import font_manager
+
+    known: set[int] = set()
+    for family in families:
+        try:
+            path = font_manager.findfont(family, fallback_to_default=False)
+        except ValueError:
+            continue  # not installed
+        known.update(font_manager.get_font(path).get_charmap())
+    return frozenset(known)
 
 
 def heat_map(values: Floats, rows: Sequence[Hashable], columns: Sequence[Hashable], ax: Axes | None) -> Axes:
@@ -90,6 +110,21 @@ def bar_labels(ax: Axes, labels: Sequence[str]) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
+def _room(ax: Axes, texts: Sequence[str], points: float, reach: float) -> tuple[float, float]:
+    """Half of the width of axes in radii of a circle with labels at `reach`, and that radius in points.
+
+    Labels stay within axes that fill their figure. Otherwise the layout makes room for them, and the circle shrinks.
+    """
+    figure, box = ax.figure, ax.get_window_extent()
+    alone = len(figure.axes) == 1
+    width, height = (72.0 * side / figure.dpi for side in ((figure.bbox if alone else box).width, box.height))
+    if not alone:  # of unknown size until the layout is made
+        return 1.7, min(width / 3.4, height / 2.8) / 2.0
+    room = points * max(map(text_width, texts), default=0.0)
+    radius = max(min((width / 2.0 - room) / reach, height / 2.8), 0.15 * width)
+    return max(width / radius / 2.0, 1.4), radius
+
+
 def circle(ax: Axes, weights: Floats, time: Floats, labels: Sequence[Hashable], shades: Array | str) -> None:
     """States on a circle: dots are sized by `time`, arrows by entries."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(labels)) / max(len(labels), 1)
@@ -105,11 +140,15 @@ def circle(ax: Axes, weights: Floats, time: Floats, labels: Sequence[Hashable], 
             arrowprops={"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12", "shrinkA": 8, "shrinkB": 8,
                         "alpha": 0.2 + 0.6 * share, "linewidth": 0.5 + 3 * share, "color": "0.35"},
         )  # fmt: skip
-    ax.scatter(place[:, 0], place[:, 1], s=30 + 600 * time / max(float(time.max()), 1e-300), c=shades, zorder=3)
-    for (x, y), label in zip(place.tolist(), shown_all(labels), strict=True):
+    texts = shown_all(labels)
+    wide, radius = _room(ax, texts, 8.0, 1.17)
+    largest = min(600.0, (0.8 * 2 * np.pi * radius / max(len(labels), 1)) ** 2)  # neighbours do not cover each other
+    areas = 30 + largest * time / max(float(time.max()), 1e-300)
+    ax.scatter(place[:, 0], place[:, 1], s=areas, c=shades, zorder=3)
+    for (x, y), label in zip(place.tolist(), texts, strict=True):
         side = "center" if abs(x) < 0.2 else "left" if x > 0 else "right"
-        ax.text(1.17 * x, 1.17 * y, label, ha=side, va="center", fontsize="small")
-    ax.set(xlim=(-1.7, 1.7), ylim=(-1.45, 1.45), aspect="equal")
+        ax.text(1.17 * x, 1.17 * y, label, ha=side, va="center", fontsize=8.0)
+    ax.set(xlim=(-wide, wide), ylim=(-1.45, 1.45), aspect="equal")
     ax.set_axis_off()
 
 
@@ -128,10 +167,13 @@ def ring(ax: Axes, labels: Sequence[Hashable], times: Floats, edges: Sequence[st
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
+    n, texts = len(labels), shown_all(labels, 22)
     # Half a place from the top, where the labels of two neighbours would meet.
-    angle = np.pi / 2 - 2 * np.pi * (np.arange(len(labels)) + 0.5) / max(len(labels), 1)
+    angle = np.pi / 2 - 2 * np.pi * (np.arange(n) + 0.5) / max(n, 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     area = 40 + 360 * times / max(float(times.max(initial=0.0)), 1e-300)
+    points = 10.0 if n <= 12 else 8.0
+    wide, _ = _room(ax, texts, points, 1.3)
     for arrow in arrows:
         begin, end = place[arrow.i], place[arrow.j]
         if arrow.i != arrow.j:
@@ -154,9 +196,9 @@ def ring(ax: Axes, labels: Sequence[Hashable], times: Floats, edges: Sequence[st
     hollow = [colour if colour.replace(".", "").isdigit() else "white" for colour in edges]
     ax.scatter(place[:, 0], place[:, 1], s=area, c=hollow, edgecolors=list(edges), linewidths=2, zorder=3)
     loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
-    for i, ((x, y), label) in enumerate(zip(place.tolist(), shown_all(labels, 22), strict=True)):
+    for i, ((x, y), label) in enumerate(zip(place.tolist(), texts, strict=True)):
         out = 1.28 if i in loops else 1.14
         anchor = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
-        ax.text(out * x, out * y, label, ha=anchor, va="center")
-    ax.set(xlim=(-1.9, 1.9), ylim=(-1.4, 1.4), aspect="equal")
+        ax.text(out * x, out * y, label, ha=anchor, va="center", fontsize=points)
+    ax.set(xlim=(-wide, wide), ylim=(-1.4, 1.4), aspect="equal")
     ax.set_axis_off()

@@ -26,7 +26,7 @@ from somcot.plots.drawing import (
 )
 from somcot.plumbing.arrays import Array, Floats
 from somcot.plumbing.checks import check_count, check_sequence, check_text
-from somcot.plumbing.text import figure
+from somcot.plumbing.text import figure, text_width
 from somcot.problem import Data
 from somcot.recorded.stationary import stationary_distribution
 from somcot.result import Claim, Result
@@ -393,7 +393,8 @@ def graph(
     # A single process has no name, unless the caller gave one.
     of = f" of {shown(names[one], 40)}" if isinstance(record, Result) or tuple(names) != NAMES else ""
     part = f", {len(chosen)} of {len(states):,} states" if len(chosen) < len(states) else ""
-    ax.set_title(f"{what}{of}{part}{matched}")
+    first, second = f"{what}{of}", f"{part}{matched}"
+    ax.set_title(first + second if len(first + second) <= 60 else f"{first}\n{second.lstrip(',; ')}")
     return ax
 
 
@@ -460,7 +461,12 @@ def _explain_colours(ax: Axes, name: str, *, chance: bool) -> None:
     handles.append(Line2D([], [], color=LESS, lw=2.5, label=f"less often in {name}"))
     if chance:
         handles.append(Line2D([], [], color="0.45", linestyle="--", lw=2.5, label="not significant"))
-    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles), frameon=False)
+    # Side by side if they fit, at 10 points with 0.6 inches for each line.
+    width = sum(0.6 + text_width(str(handle.get_label())) * 10.0 / 72.0 for handle in handles)
+    fits = width <= ax.figure.get_figwidth()
+    ax.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles) if fits else 1, frameon=False
+    )
 
 
 def _weights(

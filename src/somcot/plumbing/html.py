@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from somcot.plumbing.arrays import Floats
-from somcot.plumbing.text import brief, label_text, shown_fields
+from somcot.plumbing.text import brief, label_text, printable, shown_fields
 
 __all__ = [
     "SHOWN",
@@ -56,9 +56,7 @@ def escape(text: str) -> str:
     >>> escape("<b>\x1b[31m")
     '&lt;b&gt;�[31m'
     """
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return _quoted(text)
+    return _quoted(printable(text, kept="\n\t"))
 
 
 # --- Contents: texts, facts, tables, pictures and sections.
@@ -251,13 +249,15 @@ def _inline(line: Line | Fact) -> str:
     return text.replace(" %", "&nbsp;%").replace("(* ", "(*&nbsp;").replace("&lt; ", "&lt;&nbsp;")
 
 
-_SHORT = 12  # characters of a label that is not broken
+_SHORT, _LONG = 12, 12  # characters of a label that is not broken, and of a word that may be broken
 
 
 def _table(table: Table) -> str:
     """A table with numeric columns aligned right; empty if there are no rows."""
     kinds = [' class="n"' if side == "r" else "" for side in table.align]
-    head = "".join(f"<th{kind}>{_inline(name)}</th>" for kind, name in zip(kinds, table.head, strict=True))
+    head = "".join(
+        f"<th{kind or _breakable(name)}>{_inline(name)}</th>" for kind, name in zip(kinds, table.head, strict=True)
+    )
     rows = ("".join(_cell(cell, kind) for kind, cell in zip(kinds, row, strict=True)) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
@@ -271,7 +271,12 @@ def _cell(cell: str, kind: str) -> str:
     if " \u2192 " in cell and (cell[:1].isdigit() or cell.startswith("< ")):
         # Two numbers stay on one line, except on phones; labels may be broken at an arrow.
         kind, text = ' class="a"', text.replace(" \u2192", "&nbsp;\u2192")
-    return f"<td{kind}>{text}</td>"
+    return f"<td{kind or _breakable(cell)}>{text}</td>"
+
+
+def _breakable(text: str) -> str:
+    """The class of a cell with a long word, which is broken anywhere, so that no column leaves the page."""
+    return ' class="w"' if max(map(len, text.split()), default=0) > _LONG else ""
 
 
 def shortened(label: Hashable, longest: int = 60) -> str:

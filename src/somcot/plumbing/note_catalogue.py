@@ -171,7 +171,7 @@ CATALOGUE: dict[str, Kind] = {
         "{wider}the estimate may still be too high; record about {times:.2g} times as much, or lower the discount",
         "Errors of the estimated rows add up over the horizon 1 / (1 - discount). Above a saturation of 3 the bias "
         "correction is no longer reliable. Record more, or use a lower discount, which looks less far ahead."),
-    "near-minimum": Kind(CAUTION, "the distance is not distinguishable from its minimum; the correction is active",
+    "near-minimum": Kind(CAUTION, "the distance is not distinguishable from its minimum; it was corrected towards it",
         "Sampling noise alone would give recordings that are about this far apart. The estimate was corrected towards "
         "the minimum, and its interval includes it. Record more if small differences matter."),
     "near-minimum-data": Kind(CAUTION, "the distance is not distinguishable from its minimum; about {times:.2g} times "
@@ -187,7 +187,7 @@ CATALOGUE: dict[str, Kind] = {
     "few-sequences": Kind(CAUTION, "only {n} sequence(s), whose first states hardly determine the initial "
         "distribution; the interval does not cover its error; record at least {least}, or pass [[initial=...]]",
         "The initial distribution is estimated from the first states, and there are few of them. Blocks of the "
-        "recording are permuted and halved in place of sequences, which says nothing about where it begins."),
+        "recording are permuted and halved in place of sequences, which says little about where it begins."),
     "small-pilot": Kind(CAUTION, "halves of the pilot differ: the planned power has a standard error of {error:.2g}; "
         "record a pilot of about {more:,} sequences, not {n:,}",
         "A plan takes the pilot for the process. Memory and long sequences that it lacks add to this error."),

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
@@ -20,6 +21,7 @@ __all__ = [
     "check_duration",
     "decimals",
     "figure",
+    "fitting",
     "label_text",
     "label_texts",
     "listed_label",
@@ -29,9 +31,11 @@ __all__ = [
     "number_of",
     "percent",
     "percents",
+    "printable",
     "seconds",
     "shown_fields",
     "shown_pvalue",
+    "text_width",
 ]
 
 
@@ -81,10 +85,50 @@ def label_text(label: Hashable, longest: int = LONGEST) -> str:
     ("' home'", 'my home')
     """
     text = ", ".join(map(_visible, label)) if isinstance(label, tuple) else _visible(label)
-    # Control characters could move the cursor of a terminal.
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    text = printable(text)
     end = longest // 2
     return text if len(text) <= longest else f"{text[: longest - end - 1]}…{text[-end:]}"
+
+
+_JOINERS = "\u200c\u200d"  # which Persian words, Indic scripts and emoji contain
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""Text without invisible characters, which could move the cursor of a terminal or turn the direction of text.
+
+    Joiners within other scripts than the Latin one and characters of `kept` stay.
+
+    Examples
+    --------
+    >>> printable("a\x1b[2J"), printable("a\u200db") == "a\ufffdb", len(printable("\U0001f468\u200d\U0001f467"))
+    ('a�[2J', True, 3)
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in kept or (c in _JOINERS and before > "\u02ff") else "\N{REPLACEMENT CHARACTER}"
+        for before, c in zip(" " + text, text, strict=False)
+    )
+
+
+_NARROW, _BROAD = frozenset(" iljtfrI.,:;'|!()[]"), frozenset("mwMW@%\u2014\u2026")
+
+
+def text_width(text: str) -> float:
+    """The approximate width of a text in a proportional font, as a multiple of the font size.
+
+    Examples
+    --------
+    >>> text_width("home") < text_width("WWWW") < text_width("注文確認")
+    True
+    """
+    wide, total = {"W": 1.02, "F": 1.02}, 0.0
+    for c in text:
+        if unicodedata.category(c) in ("Mn", "Cf"):
+            continue  # drawn on another letter
+        usual = 0.4 if c in _NARROW else 1.0 if c in _BROAD else 0.75 if c.isupper() or not c.isalnum() else 0.64
+        total += wide.get(unicodedata.east_asian_width(c), usual)
+    return total
 
 
 def label_texts(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]:
@@ -113,6 +157,23 @@ def label_texts(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]
             begin = word if word > side and common - word < room // 2 else common
             for k in group:
                 texts[k] = f"{whole[k][: side - 1]}…{whole[k][begin : begin + room]}…{whole[k][-side:]}"
+    return texts
+
+
+def fitting(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]:
+    """Labels as `label_texts` has them, those of wide characters, such as Chinese ones, with fewer characters.
+
+    Examples
+    --------
+    >>> fitting(["home page of the shop", "注文確認と支払い方法の選択と住所"], 20)
+    ['home page…f the shop', '注文確認と…の選択と住所']
+    """
+    texts, room = label_texts(labels, longest), 0.62 * longest
+    wide = [k for k, text in enumerate(texts) if text_width(text) > room]
+    if wide:
+        most = min(0.95 * len(texts[k]) * room / text_width(texts[k]) for k in wide)  # marks of omission are wide
+        for k, text in zip(wide, label_texts([labels[k] for k in wide], max(int(most), 8)), strict=True):
+            texts[k] = text
     return texts
 
 

@@ -157,7 +157,9 @@ def meaning(
             "Over the steps before both sequences have ended",
         )
     if by_labels(result, cost):
-        where = f"in a different state{f' ({state_name})' if state_name else ''} than {names[0]}"
+        where = (
+            f"in a different state{f' ({state_name})' if state_name not in (None, '', 'state') else ''} than {names[0]}"
+        )
         if clock.name == "total":
             return f"{clock.during}, {names[1]} is {where} for {about}{figure(result.distance)} steps on average."
         # "about less than" would be said otherwise.

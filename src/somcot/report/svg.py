@@ -18,7 +18,7 @@ from somcot.cells import Cells
 from somcot.contributions import Findings
 from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.html import escape, place_labels, pull
-from somcot.plumbing.text import LONGEST, figure, label_text, label_texts
+from somcot.plumbing.text import LONGEST, figure, fitting, label_text, label_texts, text_width
 from somcot.samples import Samples
 
 __all__ = [
@@ -260,16 +260,18 @@ class _Arrow(NamedTuple):
 
 def _ring(labels: Sequence[Hashable], times: Floats, looks: Sequence[str], arrows: Sequence[_Arrow], title: str) -> str:
     """States on a circle, their labels outside, and arrows between them; `looks` are attributes of the dots."""
-    n, names = len(labels), label_texts(labels, 22)
+    n = len(labels)
     radius = max(90.0, 8.0 * n)  # labels of neighbours are at least a line apart
-    room = 50.0 + 7.2 * max(map(len, names), default=0)
+    # About 640 pixels wide at most, so that labels are legible on phones, where the picture shrinks.
+    names = fitting(labels, int(min(max((270.0 - radius) / 8.0, 8.0), 22.0)))
+    loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
+    room = (50.0 if loops else 26.0) + 13.0 * max(map(text_width, names), default=0.0)
     # Half a place from the top, where labels of two neighbours would meet.
     angle = 2 * math.pi * (np.arange(n) + 0.5) / max(n, 1) - math.pi / 2
     out = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     places = np.array([room + radius, 54.0 + radius]) + radius * out
     # Square roots: areas are proportional to time.
     sizes = 4 + 10 * np.sqrt(times / max(float(times.max(initial=0.0)), 1e-300))
-    loops = {arrow.i for arrow in arrows if arrow.i == arrow.j}
     parts = [_arrow(arrow, places, sizes, out, radius) for arrow in arrows]
     for i, name in enumerate(names):
         (x, y), (across, down) = places[i].tolist(), out[i].tolist()
@@ -362,9 +364,7 @@ def svg(width: float, height: float, body: str, title: str, *, fluid: bool = Fal
 
 
 def _label_room(labels: Sequence[Hashable], size: int = 12) -> int:
-    longest = max((len(label_text(label)) for label in labels), default=0)
-    # 0.62 of the font size is the mean width of a character.
-    return int(14 + 0.62 * size * longest)
+    return int(14 + size * max(map(text_width, label_texts(labels)), default=0.0))
 
 
 def _shown(label: Hashable, longest: int = LONGEST) -> str:
@@ -479,8 +479,8 @@ def _legend(names: tuple[str, str]) -> str:
 
 def tree(heights: list[list[float]], places: list[list[float]], labels: Sequence[Hashable], top: str) -> str:
     """A tree from `dcoord` and `icoord` of SciPy's ``dendrogram``; `top` is the value at the end of its axis."""
-    names = label_texts(labels, 30)
-    step, width, room = 20, 300, 20 + 7 * max(map(len, names))
+    names = fitting(labels, 30)
+    step, width, room = 20, 300, 20 + 12 * max(map(text_width, names))
     largest = max(map(max, heights)) or 1.0
     parts = []
     for up, along in zip(heights, places, strict=True):
@@ -520,8 +520,8 @@ def _names(spots: Floats, labels: Sequence[Hashable], height: float) -> Iterator
     """Labels next to the points of the map, with a line to labels that were moved away."""
     from somcot.many.record import joint_labels
 
-    names = joint_labels(spots, label_texts(labels), 0.04)
-    widths = np.array([6.6 * len(text) for _, text in names])
+    names = [(k, fitting([text], 60)[0]) for k, text in joint_labels(spots, label_texts(labels), 0.04)]
+    widths = np.array([12.0 * text_width(text) for _, text in names])
     corners = place_labels(spots, [k for k, _ in names], widths, 14.0, np.array([0.0, 0.0, 520.0, height]))
     for (k, text), width, (x, y) in zip(names, widths.tolist(), corners.tolist(), strict=True):
         at, up = spots[k].tolist()
