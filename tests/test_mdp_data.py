@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.mdp_families import record
 
 import somcot
 from somcot import mdp
@@ -456,13 +457,14 @@ def test_what_steps_of_an_episode_share_is_drawn_with_it() -> None:
     """Rows, mean rewards and first states vary between draws as between recordings, not as with independent steps."""
     rng = np.random.default_rng(18)
 
-    def parts(side: Any) -> Floats:
-        return np.array([side.tables.law[0, 1], side.tables.law[2, 1], side.tables.reward[1]])
+    def parts(pair: _Pair) -> Floats:
+        law, reward = pair.x.tables
+        return np.array([law[0, 1], law[2, 1], reward[1] + law[1] @ pair.paid[1]])
 
-    wanted = [parts(_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1).x) for _ in range(300)]
+    wanted = [parts(_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1)) for _ in range(300)]
     pairs = [_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1) for _ in range(10)]
     for t in (0.0, 2.0):
-        drawn = [[parts(pair.drawn(t, rng).x) for _ in range(40)] for pair in pairs]
+        drawn = [[parts(pair.drawn(t, rng)) for _ in range(40)] for pair in pairs]
         np.testing.assert_allclose(np.mean(np.std(drawn, axis=1), axis=0), np.std(wanted, axis=0), rtol=0.2)
 
 
@@ -657,3 +659,28 @@ def test_states_are_not_compared_by_actions_that_neither_side_tried() -> None:
         distance(x, y, discount=0.9, reward_range=(1.0, 0.0))
     with pytest.raises(ValueError, match="rewards from 100 to 101"):
         distance(x, y, discount=0.9, reward_range=(101.0, 200.0))
+
+
+def test_what_transitions_earn_is_pooled_with_the_rows() -> None:
+    """Rewards of next states follow the rows everywhere on the path; pooled apart, they contradicted these."""
+    rng = np.random.default_rng(23)
+    P, pay = rng.dirichlet(np.ones(4), size=(4, 2)), rng.integers(0, 3, size=(4, 2, 4)).astype(float)
+    Q = 0.8 * P + 0.2 * rng.dirichlet(np.ones(4), size=(4, 2))
+    x, y = (record(MDP(rows, (rows * pay).sum(axis=2)), 800, rng, outcome=pay) for rows in (P, Q))
+    pair = _Pair.of(x, y, None, 0.9, 1)
+    for t in (0.0, 0.5, 1.0, 1.5, 2.0):
+        for law, reward in pair.between(t):
+            total = reward + (law[:-1] * pair.paid).sum(axis=1)
+            np.testing.assert_allclose(total, (law[:-1] * pay.reshape(8, 4)).sum(axis=1), atol=1e-12)
+    # A draw has no other rewards than its own steps, which are exactly what their transitions pay.
+    drawn = pair.drawn(1.0, rng).x
+    np.testing.assert_allclose(drawn.tables.reward, pair.x.tables.reward, atol=1e-12)
+
+
+def test_rewards_of_actions_alone_stay_with_them() -> None:
+    rng = np.random.default_rng(24)
+    P, R = rng.dirichlet(np.ones(4), size=(4, 2)), rng.random((4, 2))
+    x, y = (record(MDP(P, R), 500, rng) for _ in range(2))
+    pair = _Pair.of(x, y, None, 0.9, 1)
+    np.testing.assert_allclose(pair.paid, 0.0, atol=1e-12)
+    np.testing.assert_allclose(pair.x.tables.reward.reshape(4, 2), R, atol=1e-12)

@@ -33,6 +33,8 @@ class StepRewards(NamedTuple):
     >>> steps = StepRewards.of(np.array([0, 0, 0]), np.array([0, 1, 1]), np.array([0.0, 3.0, 3.0]), 2)
     >>> steps.mean, steps.deviations(2)
     (array([0., 3.]), array([-2.,  1.]))
+    >>> StepRewards.joined(np.array([1, 1]), np.ones(2), np.array([0.0, 4.0]), np.zeros(2), 2)[0].squares
+    array([8.])
     """
 
     now: NDArray[np.int64]
@@ -46,13 +48,13 @@ class StepRewards(NamedTuple):
         """Count transitions between n states with their rewards; NaN is none."""
         known = ~np.isnan(rewards)
         keys = now[known].astype(np.int64) * n + following[known]
-        return cls._of(keys, n, np.ones(len(keys)), rewards[known], np.zeros(len(keys)))[0]
+        return cls.joined(keys, np.ones(len(keys)), rewards[known], np.zeros(len(keys)), n)[0]
 
     @classmethod
-    def _of(
-        cls, keys: NDArray[np.int64], n: int, number: Floats, mean: Floats, squares: Floats
+    def joined(
+        cls, keys: NDArray[np.int64], number: Floats, mean: Floats, squares: Floats, n: int
     ) -> tuple[StepRewards, NDArray[np.int64]]:
-        """Join entries with equal keys; also the entry of each."""
+        """Join entries with equal keys, ``now * n + following``; also the entry of each."""
         distinct, place = np.unique(keys, return_inverse=True)
         total: Floats = np.bincount(place, number, len(distinct)).astype(np.float64)
         means = np.bincount(place, number * mean, len(distinct)) / np.maximum(total, 1.0)
@@ -140,6 +142,8 @@ class FeatureCost:
     [[0.0, 2.5], [0.0, 2.5]]
     >>> shared.disagreements().tolist(), shared.disagreement().code
     ([[1, 1]], 'features-differ')
+    >>> shared.on_union(["cart", "home"]), len(shared.errors((x, cost.y), np.random.default_rng(0)))
+    (array([2.5, 0. ]), 2)
     >>> shared.placed(shared.signed, ["cart", "home"])
     array([[ 0. ,  2.5],
            [-2.5,  0. ]])
@@ -194,7 +198,7 @@ class FeatureCost:
         at = [np.array([place[label] for label in side.states], dtype=np.int64) for side in (self.x, self.y)]
         keys = [where[s.now] * len(place) + where[s.following] for where, s in zip(at, (one, other), strict=True)]
         numbers, means, squares = (np.concatenate(p) for p in zip(one[2:], other[2:], strict=True))
-        both, entry = StepRewards._of(np.concatenate(keys), len(place), numbers, means, squares)
+        both, entry = StepRewards.joined(np.concatenate(keys), numbers, means, squares, len(place))
         kept = both.deviations(len(place))[entry]
         return kept[: len(one.now)], kept[len(one.now) :]
 

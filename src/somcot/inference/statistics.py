@@ -34,8 +34,8 @@ from somcot.solvers.policy_iteration import Solution, iterate
 
 __all__ = [
     "FIRST_REFERENCE", "Expansion", "Permuted", "PowerCurve", "PowerPoint", "RowMoments", "RowTests", "Statistics",
-    "Subject", "adjusted_pvalues", "against_known", "bracketed", "chi_squared",
-    "drawn_rows", "main_entries", "permute", "row_tests",
+    "Subject", "adjusted_pvalues", "against_known", "bracketed", "chi_squared", "drawn_rows", "main_entries", "permute",
+    "row_tests",
 ]  # fmt: skip
 
 _TOLERANCE = 1e-6  # of the solution at the centre, relative to the range of the cost; sampling noise is far larger
@@ -140,18 +140,13 @@ class Expansion:
 
     def mean(self, tables: Floats) -> Floats:
         """Means of tables over pairs of states, (..., n_x, n_y), under the occupancy of the coupling."""
-        means: Floats = tables[..., self.x, self.y] @ self.weight
-        return means
+        return np.asarray(tables[..., self.x, self.y] @ self.weight)
 
 
 def _expansion(
-    value: float,
-    discount: float,
-    V: Floats,
-    pairs: tuple[NDArray[np.int32], NDArray[np.int32]],
-    weight: Floats,
+    value: float, discount: float, V: Floats, pairs: tuple[NDArray[np.int32], NDArray[np.int32]], weight: Floats,
     cost: Floats,
-) -> Expansion:
+) -> Expansion:  # fmt: skip
     return Expansion(value, discount, V, *pairs, weight, float(weight @ (cost[pairs] - V[pairs])))
 
 

@@ -157,6 +157,8 @@ class Comparison(NamedTuple):
         With these, untried actions do what makes the distance largest: each leads to a state that may earn any reward
         from the first to the second at every step, whatever it is compared with. Otherwise states are not compared by
         actions that are untried on both sides, and a policy does not take them.
+    paid : ndarray, shape (n_states * n_actions, n_states), or None
+        What each transition earns in addition to the rewards of the tables.
     """
 
     states: tuple[Hashable, ...]
@@ -165,11 +167,14 @@ class Comparison(NamedTuple):
     threads: int | None
     untried: tuple[Bools, Bools]
     ends: tuple[float, float] | None = None
+    paid: Floats | None = None
 
     def solve(self, one: ActionTables, other: ActionTables) -> StartSolution:
         """The exact distance of two processes."""
         from somcot.solvers.strategy_iteration import Game, solve_start  # compiled code, loaded when used
 
+        if self.paid is not None:
+            one, other = (t._replace(reward=t.reward + (t.law[:-1] * self.paid).sum(axis=1)) for t in (one, other))
         if self.ends is None:
             a, b = (self._known(tables) for tables in (one, other))
         else:

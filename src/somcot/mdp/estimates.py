@@ -16,6 +16,8 @@ A row on the path is a mixture of the rows of both sides, and so is a recording 
 with replacement, and a step counts with the rate that gives its row the recorded number of visits and the right
 mixture. What the steps of an episode share, such as a hidden state, is therefore in the draws as it is in the data.
 Where the other side is known, as few next states as possible are exchanged in the episodes of the recorded one.
+
+What a transition earns, on average over both sides, goes with the row: mean rewards are tested and pooled without it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from somcot.clocks import Clock
 from somcot.couplings import Residuals
 from somcot.mdp.distances import ActionTables, Comparison, with_actions_of
 from somcot.mdp.process import MDP, check_mdp, check_range, policy_law
-from somcot.mdp.recorded import END, RecordedMDP, StepsByUnit
+from somcot.mdp.recorded import END, RecordedMDP, StepsByUnit, paid_of
 from somcot.plumbing.arrays import Bools, Floats, Ints
 from somcot.plumbing.checks import check_confidence, check_discount, check_rng
 from somcot.plumbing.memory import require
@@ -137,7 +139,7 @@ class _Side(NamedTuple):
     Attributes
     ----------
     tables : ActionTables
-        Rows without data hold the process in place and earn nothing.
+        Rows without data hold the process in place and earn nothing. Rewards are without what transitions earn.
     counts : ndarray, shape (n_rows + 1, n_states)
         0 for known rows.
     variance : ndarray, shape (n_rows,)
@@ -153,7 +155,7 @@ class _Side(NamedTuple):
     steps: StepsByUnit | None = None
 
     @classmethod
-    def of(cls, process: MDP, place: Ints, n: int) -> _Side:
+    def of(cls, process: MDP, place: Ints, n: int, paid: Floats) -> _Side:
         """A process on n states; states that it does not have are known and absorbing."""
         m = process.n_actions
         at = (place[:, None] * m + np.arange(m)).ravel()
@@ -164,19 +166,24 @@ class _Side(NamedTuple):
         if not isinstance(process, RecordedMDP):
             law[np.ix_(at, place)] = process.transitions.reshape(len(at), -1)
             reward[at] = process.rewards.ravel()
-            return cls(ActionTables(law, reward), counts, variance, known)
+            return cls(ActionTables(law, reward - (law[:-1] * paid).sum(axis=1)), counts, variance, known)
         known[at] = np.repeat(process.absorbing, m)
         known[-1] = process.start_known
         entries = process.outcomes
-        counts[at[entries.rows], place[entries.columns]] = entries.number
-        variance[at], reward[at] = process.reward_variances.ravel(), process.rewards.ravel()
+        rows, columns = at[entries.rows], place[entries.columns]
+        counts[rows, columns], reward[at] = entries.number, process.rewards.ravel()
         if not process.start_known:
             # One observation per episode.
             counts[-1, place] = process.initial * process.n_episodes
         tried = counts.sum(axis=1) > 0
         law[tried] = counts[tried] / counts[tried].sum(axis=1, keepdims=True)
+        reward -= (law[:-1] * paid).sum(axis=1)
+        left = entries.squares + entries.number * (entries.reward - paid[rows, columns] - reward[rows]) ** 2
+        squares, degrees = np.bincount(rows, left, n * m), np.maximum(counts[:-1].sum(axis=1) - 1.0, 0.0)
+        shared = squares.sum() / max(float(degrees.sum()), 1.0)  # of rows with a single reward
+        variance[at] = np.where(degrees > 0, squares / np.maximum(degrees, 1.0), shared)[at]
         side = cls(ActionTables(law, reward), counts, variance, known)
-        return side._replace(steps=StepsByUnit.of(process, place, side.visits, reward, variance))
+        return side._replace(steps=StepsByUnit.of(process, place, side.visits, reward, variance, paid))
 
     @property
     def visits(self) -> Floats:
@@ -292,12 +299,20 @@ class _Pair:
         n, m = len(states), x.n_actions
         require(48.0 * n * m * n, f"tables of {n} states and {m} actions", "merge states or compare smaller processes")
         index = {label: i for i, label in enumerate(states)}
-        one, other = (_Side.of(side, np.array([index[label] for label in side.states]), n) for side in (x, y))
+        places = [np.array([index[label] for label in side.states]) for side in (x, y)]
+        paid = paid_of((x, y), places, n)
+        one, other = (_Side.of(side, place, n, paid) for side, place in zip((x, y), places, strict=True))
         if policy is not None:
             # Only the end of episodes can be a state of y alone, where all actions do the same.
             policy = np.vstack([policy, np.full((n - len(policy), m), 1.0 / m)])
         untried = one.missing[:-1], other.missing[:-1]
-        return cls(one, other, Comparison(states, policy, discount, threads, untried))
+        return cls(one, other, Comparison(states, policy, discount, threads, untried, paid=paid))
+
+    @property
+    def paid(self) -> Floats:
+        """What each transition earns in addition to its row."""
+        assert self.compared.paid is not None
+        return self.compared.paid
 
     @cached_property
     def tables(self) -> tuple[ActionTables, ActionTables]:
@@ -406,9 +421,9 @@ class _Pair:
         for side, visits in ((self.x, n), (self.y, m)):
             noise += np.where(side.known[:-1], 0.0, variance / np.maximum(visits, 1.0))
             tested &= ~side.missing[:-1]
-        one, other = self.tables
-        # Means of one repeated number differ by rounding, which is no noise.
-        tested &= noise > (_ROUNDING * np.maximum(np.abs(one.reward), np.abs(other.reward))) ** 2
+        one, other = self.tables  # means of one repeated number differ by rounding, which is no noise
+        size = np.maximum(np.abs(one.reward), np.abs(other.reward)) + np.abs(self.paid).max(axis=1)
+        tested &= noise > (_ROUNDING * size) ** 2
         T = np.divide((one.reward - other.reward) ** 2, noise, out=np.zeros(len(n)), where=tested)
         # Bounded, or nearly deterministic rewards would dominate the prior, which is fitted to all rows.
         return np.minimum(T, _LARGEST), tested.astype(np.float64), np.where(tested, noise, 1.0)

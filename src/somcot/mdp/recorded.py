@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from somcot.costs import StepRewards
 from somcot.inference.blocks import MANY
 from somcot.inference.units import SEQUENCES
 from somcot.mdp.process import MDP
@@ -22,7 +23,7 @@ from somcot.plumbing.notes import Note, Share
 from somcot.recorded.labels import Column, column, encode
 from somcot.recorded.recording import cut_episodes
 
-__all__ = ["END", "Outcomes", "RecordedMDP", "StepsByUnit", "plain"]
+__all__ = ["END", "Outcomes", "RecordedMDP", "StepsByUnit", "paid_of", "plain"]
 
 END: Hashable = "terminated"  # label of the state in which terminated episodes end
 _SHORTEST = 10  # steps of a block of a recording with few episodes
@@ -329,12 +330,17 @@ class StepsByUnit(NamedTuple):
     offsets: Ints
 
     @classmethod
-    def of(cls, process: RecordedMDP, place: Ints, visits: Floats, rewards: Floats, variances: Floats) -> StepsByUnit:
-        """The steps of a recording, with states at these places; visits, mean rewards and variances are of rows."""
+    def of(
+        cls, process: RecordedMDP, place: Ints, visits: Floats, rewards: Floats, variances: Floats, paid: Floats
+    ) -> StepsByUnit:
+        """The steps of a recording, with states at these places; visits, mean rewards and variances are of rows.
+
+        Rewards are without what is `paid` for each transition, (n_rows, n_states).
+        """
         T, bounds = process.n_transitions, process.offsets
         row, column = place[process.now] * process.n_actions + process.action, place[process.following]
         n = visits[row]
-        apart = (process.reward - rewards[row]) * np.sqrt(n / np.maximum(n - 1.0, 1.0))
+        apart = (process.reward - paid[row, column] - rewards[row]) * np.sqrt(n / np.maximum(n - 1.0, 1.0))
         alone = np.where(n == 1, np.sqrt(variances[row]), 0.0)
         if process.n_episodes < SEQUENCES:
             bounds = np.union1d(bounds, np.arange(0, T, max(_SHORTEST, T // MANY)))
@@ -368,6 +374,22 @@ class StepsByUnit(NamedTuple):
         keys, number = np.unique(unit * n_rows + self.row, return_counts=True)
         squares: Floats = np.bincount(keys % n_rows, number.astype(np.float64) ** 2, n_rows).astype(np.float64)
         return squares
+
+
+def paid_of(sides: tuple[MDP, MDP], places: list[Ints], n: int) -> Floats:
+    """How much more than the mean of its row each transition earns, on either side, (n_rows, n)."""
+    m, parts = sides[0].n_actions, []
+    for side, place in zip(sides, places, strict=True):
+        if isinstance(side, RecordedMDP):
+            seen = side.outcomes
+            rows = place[seen.rows // m] * m + seen.rows % m
+            parts.append((rows * n + place[seen.columns], seen.number, seen.reward, seen.squares))
+    paid = np.zeros((n * m, n))
+    if parts:
+        keys, number, mean, squares = (np.concatenate(part) for part in zip(*parts, strict=True))
+        steps, _ = StepRewards.joined(keys, number, mean, squares, n)
+        paid[steps.now, steps.following] = steps.deviations(n * m)
+    return paid
 
 
 def plain(name: str, value: MDP) -> MDP:
