@@ -117,7 +117,9 @@ def _room(ax: Axes, texts: Sequence[str], points: float, reach: float) -> tuple[
     """
     figure, box = ax.figure, ax.get_window_extent()
     alone = len(figure.axes) == 1
-    width, height = (72.0 * side / figure.dpi for side in ((figure.bbox if alone else box).width, box.height))
+    # Alone they fill the figure but for a title and a legend.
+    sides = (figure.bbox.width, 0.86 * figure.bbox.height) if alone else (box.width, box.height)
+    width, height = (72.0 * side / figure.dpi for side in sides)
     if not alone:  # of unknown size until the layout is made
         return 1.7, min(width / 3.4, height / 2.8) / 2.0
     room = points * max(map(text_width, texts), default=0.0)

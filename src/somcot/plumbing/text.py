@@ -166,7 +166,7 @@ def fitting(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]:
     Examples
     --------
     >>> fitting(["home page of the shop", "注文確認と支払い方法の選択と住所"], 20)
-    ['home page…f the shop', '注文確認と…の選択と住所']
+    ['home page…f the shop', '注文確認と…選択と住所']
     """
     texts, room = label_texts(labels, longest), 0.62 * longest
     wide = [k for k, text in enumerate(texts) if text_width(text) > room]
