@@ -173,7 +173,9 @@ class DistanceFamily(NamedTuple):
     name: str
     # garnet, coins (a Garnet whose rewards are 0 or 1, by the next state), lake, cliff; memory: actions are often
     # repeated; aliased: which of two Garnets is at work is hidden, and changes in one of 50 steps; context: it never
-    # changes within an episode; moods: all rewards of an episode are raised by one number; machine, river: as above
+    # changes within an episode; moods: all rewards of an episode are raised by one number; machine, river: as above;
+    # lopsided: each recording leaves out actions of its own; cautious: a machine that is run when new and repaired when
+    # old; outcomes: some transitions pay
     kind: str
     shape: tuple[int, int, int]  # states, actions, branching
     change: str  # same, every, one, rewards, slip, known, policy
@@ -244,6 +246,22 @@ DISTANCES = (
     ),
     DistanceFamily("Garnet 8 x 3, every row, one-sided policy, 2,000", "biased", (8, 3, 3), "every", 2000),
     DistanceFamily("lake 0.8 and 0.6, 1,500", "lake", (17, 4, 3), "dry", 1500),
+    # Written down before untried actions and rewards of transitions were measured on other families than these.
+    DistanceFamily("river of 10, 0.5 and 0.35, 3,000", "river", (10, 2, 3), "current", 3000),
+    DistanceFamily("Garnet 6 x 3, same, actions left out, 1,500", "lopsided", (6, 3, 3), "same", 1500),
+    DistanceFamily("Garnet 7 x 3, every row, actions left out, 2,000", "lopsided", (7, 3, 3), "every", 2000),
+    DistanceFamily("Garnet 9 x 3 under a policy, actions left out, 2,500", "lopsided", (9, 3, 3), "policy", 2500),
+    DistanceFamily("Garnet 10 x 4, one state, 250", "garnet", (10, 4, 3), "one", 250),
+    DistanceFamily("machine, wear 0.2 and 0.35, cautious crews, 2,000", "cautious", (11, 2, 3), "wear", 2000),
+    DistanceFamily("Garnet 7 x 2, transitions pay, every row, 1,500", "outcomes", (7, 2, 3), "every", 1500),
+    DistanceFamily("Garnet 7 x 2, transitions pay, same, 1,000", "outcomes", (7, 2, 4), "same", 1000),
+    DistanceFamily("Garnet 6 x 3, transitions pay, one state, noisy, 2,000", "outcomes", (6, 3, 3), "one", 2000, 0.2),
+    DistanceFamily("Garnet 9 x 2 under a policy, transitions pay, 1,500", "outcomes", (9, 2, 3), "policy", 1500),
+    # Written down before the bias that is left was looked at again: few visits to many actions.
+    DistanceFamily("Garnet 5 x 4, every row, 500", "garnet", (5, 4, 3), "every", 500),
+    DistanceFamily("Garnet 3 x 6, every row, 500", "garnet", (3, 6, 3), "every", 500),
+    DistanceFamily("Garnet 6 x 4, every row, noisy rewards, 900", "garnet", (6, 4, 2), "every", 900, 0.2),
+    DistanceFamily("Garnet 8 x 5, same, 1,200", "garnet", (8, 5, 2), "same", 1200),
 )
 
 
@@ -266,10 +284,14 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
         y = from_tabular("CliffWalking-v1", env_options={"is_slippery": family.change == "same"})
         return x, y, record(x, family.n, rng, length=100), record(y, family.n, rng, length=100), None
     n, m, branching = family.shape
-    if family.kind in ("machine", "river"):
+    if family.kind in ("machine", "river", "cautious"):
         worn = (0.2, 0.35) if family.change == "wear" else (0.5, 0.3)
-        (x, R), (y, S) = map(machine, worn) if family.kind == "machine" else (river(p, n) for p in (0.5, 0.35))
-        one, other = (record(side, family.n, rng, outcome=rewards, length=50) for side, rewards in ((x, R), (y, S)))
+        (x, R), (y, S) = (river(p, n) for p in (0.5, 0.35)) if family.kind == "river" else map(machine, worn)
+        more: dict[str, Any] = {"length": 50}
+        if family.kind == "cautious":
+            runs = np.r_[np.ones(3), np.full(5, 0.7), np.zeros(n - 8)]
+            more["behaviour"] = np.stack([runs, 1 - runs], axis=1)
+        one, other = (record(side, family.n, rng, outcome=rewards, **more) for side, rewards in ((x, R), (y, S)))
         return x, y, one, other, None
     if family.kind == "coins":
         P, chance = garnet(n, m, branching, rng), rng.random((n, m, n))
@@ -281,6 +303,8 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     if family.kind in ("aliased", "context"):
         return hidden_pair(family, P, R, rng)
     Q, S = P.copy(), R.copy()
+    if family.kind == "outcomes":
+        return paid_pair(family, P, rng)
     if family.change in ("every", "known", "policy"):
         Q = 0.8 * P + 0.2 * garnet(n, m, branching, rng)
     elif family.change == "one":
@@ -293,8 +317,34 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     options: dict[str, Any] = {"noise": family.noise, "repeated": repeated, "mood": 0.3 * (family.kind == "moods")}
     if family.kind == "biased":
         options["behaviour"] = rng.dirichlet(np.full(m, 0.5), size=n)
+    if family.kind == "lopsided":
+        options["behaviour"] = left_out(n, m, rng)
     known = x if family.change == "known" else record(x, family.n, rng, **options)
+    if family.kind == "lopsided":
+        options["behaviour"] = left_out(n, m, rng)
     return x, y, known, record(y, family.n, rng, **options), policy
+
+
+def left_out(n: int, n_actions: int, rng: np.random.Generator) -> Floats:
+    """A policy that leaves out three of ten actions."""
+    tried = rng.random((n, n_actions)) < 0.7
+    tried[np.arange(n), rng.integers(n_actions, size=n)] = True
+    law: Floats = tried / tried.sum(axis=1, keepdims=True)
+    return law
+
+
+def paid_pair(family: DistanceFamily, P: Floats, rng: np.random.Generator) -> tuple[MDP, MDP, MDP, MDP, Floats | None]:
+    """A quarter of the transitions pays 1 to 3, the same on both sides."""
+    n, m, branching = family.shape
+    pay, Q = rng.integers(1, 4, size=P.shape) * (rng.random(P.shape) < 0.25), P.copy()
+    if family.change in ("every", "policy"):
+        Q = 0.8 * P + 0.2 * garnet(n, m, branching, rng)
+    elif family.change == "one":
+        Q[0] = 0.2 * P[0] + 0.8 * garnet(n, m, branching, rng)[0]
+    x, y = (MDP(rows, (rows * pay).sum(axis=2)) for rows in (P, Q))
+    policy = rng.dirichlet(np.ones(m), size=n) if family.change == "policy" else None
+    one, other = (record(side, family.n, rng, outcome=pay.astype(float), noise=family.noise) for side in (x, y))
+    return x, y, one, other, policy
 
 
 def hidden_pair(

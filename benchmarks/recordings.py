@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import somcot
-from benchmarks import held_out
+from benchmarks import held_out, other_shapes
 from benchmarks.sources import Case, Pair, Source, long_run, markov
 from somcot import Samples
 
@@ -468,6 +468,7 @@ FAMILIES: tuple[Callable[[], Iterator[Case]], ...] = (
     long_recordings,
     groups,
     *held_out.FAMILIES,
+    *other_shapes.FAMILIES,
 )
 
 

@@ -3,15 +3,19 @@
 import logging
 import re
 import warnings
+from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
 from sphinx.util.docfields import TypedField
+
+import somcot
 
 project = "somcot"
 author = "The somcot developers"
@@ -137,6 +141,22 @@ def examples_as_gallery(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = source[0].replace("](../examples)", "](gallery/index.rst)")
 
 
+def as_imported(app: Sphinx, page: nodes.document) -> None:
+    """Name what users import from the top level by that path, `somcot.distance`: in headings, links and the search."""
+    known = app.env.domains.python_domain.objects
+    for signature in page.findall(addnodes.desc_signature):
+        module, name = signature.get("module") or "", signature.get("fullname") or ""
+        top = name.partition(".")[0]
+        if module in ("", "somcot") or top not in somcot.__all__:
+            continue
+        if getattr(import_module(module), top, None) is not getattr(somcot, top):  # another one of this name
+            continue
+        for prefix in signature.findall(addnodes.desc_addname):
+            prefix.replace_self(addnodes.desc_addname("", "somcot."))
+        entry = known[f"{module}.{name}"]
+        known[f"somcot.{name}"], known[f"{module}.{name}"] = entry, entry._replace(aliased=True)
+
+
 def as_text(page: Path) -> str:
     """The Markdown of a page, with the file that it includes, and with links to what the site has."""
     text = page.read_text(encoding="utf-8")
@@ -168,6 +188,7 @@ def markdown_pages(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.connect("source-read", examples_as_gallery)
+    app.connect("doctree-read", as_imported)
     app.connect("build-finished", markdown_pages)
     app.connect("autodoc-process-docstring", no_type_in_front, priority=100)  # before napoleon
     app.connect("autodoc-process-docstring", link_pages)

@@ -332,6 +332,11 @@ def test_a_cost_that_memory_cannot_hold_is_refused_at_once(
         table(2000)
 
 
+def test_a_cost_that_memory_can_hold_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOMCOT_MEMORY_LIMIT", "1M")
+    assert costs.labels(range(300), range(300)).shape == (300, 300)  # 0.72 MB
+
+
 def test_neighbourhoods_end() -> None:
     with pytest.raises(ValueError, match=r"rounds: found 1001, .*1,000"):
         costs.neighbourhood(CHAIN, CHAIN, 1001)

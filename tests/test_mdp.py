@@ -148,6 +148,10 @@ def test_on_policy_takes_labels_positions_and_probabilities() -> None:
     assert mixed.transition == pytest.approx(np.einsum("sa,sat->st", law, table.transitions))
     assert mixed.features == pytest.approx((law * table.rewards).sum(axis=1))
     assert on_policy(table, np.array([1, 1, 0])).features == pytest.approx(table.rewards[[0, 1, 2], [1, 1, 0]])
+    named = MDP(table.transitions, table.rewards, actions=["left", "right"])
+    assert on_policy(named, [1, 1, 0]).features == pytest.approx(table.rewards[[0, 1, 2], [1, 1, 0]])
+    with pytest.raises(ValueError, match="policy: True in state"):
+        on_policy(named, [True, False, True])
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -129,6 +129,71 @@ def test_a_posterior_gives_a_distribution_of_distances() -> None:
     assert "6 draws" in repr(found)
 
 
+def _posterior(kernel: np.ndarray, n: int, seed: int, n_draws: int = 20) -> list[somcot.MarkovChain]:
+    """Draws from the posterior of a chain after n steps."""
+    rng = np.random.default_rng(seed)
+    counts = somcot.MarkovChain(kernel).sample(1, n, rng=seed).counts() + 0.01
+    draws = [np.array([rng.dirichlet(row) for row in counts]) for _ in range(n_draws)]
+    return [somcot.MarkovChain(draw).stationary() for draw in draws]
+
+
+def test_noise_is_about_the_mean_between_posteriors_of_one_process() -> None:
+    """Two posteriors of one process are apart, although nothing differs; so are the draws of one side."""
+    kernel = np.random.default_rng(1).dirichlet(np.ones(4), size=4)
+    known = somcot.MarkovChain(kernel).stationary()
+    ratios = {"both": [], "one": []}  # type: dict[str, list[float]]
+    for seed in range(8):
+        x, y = (_posterior(kernel, n, 2 * seed + k) for k, n in enumerate((400, 1500)))
+        for name, side in (("both", y), ("one", known)):
+            found = msm.posterior_distances(x, side, discount=0.9)
+            assert found.noise is not None
+            assert found.interval[0] > 0.0
+            ratios[name].append(found.mean / found.noise)
+    assert all(0.7 < np.mean(each) < 1.4 for each in ratios.values()), ratios
+    # By hand, from disjoint pairs.
+    apart = [
+        np.mean([somcot.distance(v, w, discount=0.9).distance for v, w in zip(side[::2], side[1::2], strict=True)])
+        for side in (x, y)
+    ]
+    found = msm.posterior_distances(x, y, discount=0.9)
+    assert found.noise == pytest.approx(np.hypot(*apart), abs=1e-12)
+    assert f"noise alone {found.noise:.4g}" in repr(found)
+    other = msm.posterior_distances(x, _posterior(np.roll(kernel, 1, axis=0), 1500, 99), discount=0.9)
+    assert other.noise is not None
+    assert other.mean > 2.0 * other.noise
+
+
+def test_noise_needs_a_cost_of_equal_states() -> None:
+    kernel = np.full((3, 3), 1 / 3)
+    x, y = _posterior(kernel, 200, 0, 4), _posterior(kernel, 200, 1, 4)
+    walls = np.arange(3.0)
+    assert msm.posterior_distances(x, y, somcot.costs.absolute(walls, walls), discount=0.9).noise is not None
+    for cost in (somcot.costs.absolute(walls, walls + 1.0), 1.0 - np.eye(3)[[1, 0, 2]]):
+        assert msm.posterior_distances(x, y, cost, discount=0.9).noise is None
+    single = msm.posterior_distances(x[0], y[0], discount=0.9)
+    assert single.noise is None
+    assert "noise" not in repr(single)
+
+
+def test_a_sweep_takes_the_rows_of_its_states_from_a_cost_of_all_numbers() -> None:
+    """Cluster 2 of y occurs once, at the beginning: the connected set lacks it."""
+    rng = np.random.default_rng(2)
+    x, y = rng.integers(0, 4, 800), rng.choice([0, 1, 3], 800)
+    y[0] = 2
+    centers = rng.normal(size=(4, 2))
+    cost = somcot.costs.euclidean(centers, centers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = msm.lag_sweep(x, y, [1, 2], cost, discount=0.9)
+        for (lag, result), side in zip(found, (y, y), strict=True):
+            a, b = (from_dtrajs(s, lag=lag, initial="stationary", connected=True) for s in (x, side))
+            assert b.states == (0, 1, 3)
+            again = somcot.distance(a, b, cost[:, [0, 1, 3]], discount=0.9**lag, confidence=0.9, rng=0)
+            assert result.distance == again.distance
+        with pytest.raises(ValueError, match=r"cost: shape is \(4, 3\)"):  # no column for number 3
+            msm.lag_sweep(x, np.where(y == 3, 3, 0), [1], cost[:, :3], discount=0.9)
+
+
 def test_posteriors_that_are_none() -> None:
     with pytest.raises(TypeError, match=r"y: model: found int, expected an object with \.transition_matrix"):
         msm.posterior_distances(somcot.random_walk(2), 3, discount=0.9)

@@ -321,6 +321,13 @@ def test_the_number_stays_inside_its_picture(distance: float) -> None:
     assert half <= place <= 440 - half
 
 
+def test_the_mark_is_at_its_share_of_the_scale() -> None:
+    picture = drawings.interval(1.0, low=0.0, high=4.0, ends=(0.0, 4.0), ticks={})
+    found = re.search(r'<line x1="([0-9.]+)" x2="\1" y1="20"', picture)
+    assert found is not None
+    assert float(found[1]) == 24 + (440 - 2 * 24) / 4
+
+
 @pytest.mark.filterwarnings("ignore::somcot.DataWarning")
 def test_an_interval_of_tiny_shares_is_said_once() -> None:
     chain = somcot.MarkovChain([[0.5, 0.5], [0.5, 0.5]], states=["a", "b"])
@@ -452,6 +459,19 @@ def test_pages_of_every_kind_are_safe_and_use_known_styles(name: str, all_pages:
     style, _, body = all_pages[name].partition("</style>")
     used = {word for words in re.findall(r' class="([^"]+)"', body) for word in words.split()}
     assert used - set(re.findall(r"\.([a-z]+)", style)) <= {"missing"}  # crosses have their style with them
+
+
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize(("n", "fits"), [(12, True), (40, False)])
+def test_a_chart_of_a_few_periods_fits_on_a_phone(n: int, fits: bool) -> None:
+    """A chart of many scrolls instead: marks stay apart."""
+    chain = somcot.random_walk(2)
+    periods = {k: chain.sample(6, 5, rng=k) for k in range(n)}
+    page = pages.page(many_facts.drift_sections(somcot.drift(periods, discount=0.5, rng=0, n_permutations=1)))
+    picture = re.search(r'<svg viewBox="0 0 ([0-9.]+) [^>]*aria-label="distances over the periods"', page)
+    assert picture is not None
+    assert (float(picture[1]) < 500.0) == fits
+    assert (' class="fit"' in picture[0]) == fits
 
 
 def test_only_the_rendering_escapes() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 
 from somcot.cli import signals
 
@@ -37,7 +38,9 @@ def main() -> None:
     finally:
         # Otherwise the interpreter would search all objects for cycles before it frees their memory, which ends anyway.
         gc.disable()
-        gc.freeze()
+        # What DuckDB is written with lists every object that is still alive, on the screen.
+        if "duckdb" not in sys.modules:
+            gc.freeze()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from somcot.recorded.counts import Counts
 from somcot.recorded.sources import Stream
 from somcot.samples import Samples
 
-__all__ = ["ChainOrData", "Data", "Problem", "Process", "UnitProblem"]
+__all__ = ["ChainOrData", "CostUnits", "Data", "Problem", "Process", "UnitProblem"]
 
 Data = Samples | Counts  # kernels can be estimated from these
 ChainOrData = MarkovChain | Data
@@ -189,3 +189,25 @@ class Problem:
             V = self.scale * unit_potential + self.offset / rest
             # Where V overflows, the distance itself, (1 - g) V, may not.
             return np.where(np.isfinite(V), V, (self.offset + self.scale * (rest * unit_potential)) / rest)
+
+
+class CostUnits(NamedTuple):
+    """The unit of the cost in a comparison; the union of the states may have a wider range than the problem."""
+
+    offset: float
+    scale: float
+
+    @classmethod
+    def of(cls, table: Floats) -> CostUnits:
+        """The range of a cost."""
+        least, most = float(table.min()), float(table.max())
+        # A constant cost has no range; its size, or 1, prevents a division by 0.
+        return cls(least, most - least or abs(most) or 1.0)
+
+    def unit(self, table: Floats) -> Floats:
+        """The cost in [0, 1]."""
+        return np.ascontiguousarray((table - self.offset) / self.scale)
+
+    def to_user(self, value: float) -> float:
+        """A distance in the units of the cost."""
+        return self.offset + self.scale * value

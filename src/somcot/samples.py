@@ -52,6 +52,8 @@ class Samples:
         Discount of the occupancy that was sampled; None for episodes.
     rewards : RewardSums or None
         Sum and number of the rewards recorded in each state.
+    step_rewards : ndarray of float, shape (n_transitions,), or None
+        The reward of each transition, NaN for none, if rewards were recorded step by step.
     stationary : bool
         The process is assumed to start in its stationary distribution, which is estimated from the transitions;
         `initial` is None then.
@@ -101,17 +103,20 @@ class Samples:
     episode_attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     times: EventTimes | None = None
     lag: int | None = None
+    step_rewards: Floats | None = None
 
     def __post_init__(self) -> None:
         # Here rather than in the constructors: `replace` and files of `save` come this way too.
         for name, values in self.episode_attributes.items():
             if len(values) != self.n_units:
                 raise ValueError(f"episode_attributes: {name!r} has {len(values)} values for {self.n_units} episodes")
+        if self.step_rewards is not None and len(self.step_rewards) != len(self.now):
+            raise ValueError(f"step_rewards: found {len(self.step_rewards)} for {len(self.now)} transitions")
         for name in ("now", "following"):
             # Kernels are compiled for contiguous int32.
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.int32))
         # Read-only, because `counted` is cached.
-        for array in (self.now, self.following, self.offsets, self.terminated, self.initial):
+        for array in (self.now, self.following, self.offsets, self.terminated, self.initial, self.step_rewards):
             if array is not None:
                 array.setflags(write=False)
 
@@ -169,6 +174,7 @@ class Samples:
         keep_now, keep_following = np.ones(len(codes), np.bool_), np.ones(len(codes), np.bool_)
         keep_now[episodes.boundaries[1:] - 1] = False
         keep_following[first] = False
+        sums, earned = episodes.reward_sums(rewards, codes, labels)
         return cls(
             labels,
             codes[keep_now],
@@ -176,7 +182,8 @@ class Samples:
             # Boundaries count states, offsets steps: one fewer per episode.
             offsets=episodes.boundaries - np.arange(len(episodes.boundaries)),
             terminated=episodes.terminated,
-            rewards=episodes.reward_sums(rewards, codes, labels),
+            rewards=sums,
+            step_rewards=None if earned is None else earned[keep_now],
             # Last, because "stationary" needs the finished recording.
         ).with_start(initial)
 
@@ -228,10 +235,9 @@ class Samples:
         """
         columns = recording.read_pairs(states_, next_states)
         (now, following), labels = encode(columns, states, recording.place_of_pair)
-        parts: dict[str, Any] = {
-            # Before sorting: rewards belong to states, and sums do not depend on the order.
-            "rewards": recording.step_reward_sums(rewards, now, labels),
-        }
+        # Before sorting: rewards belong to states, and sums do not depend on the order.
+        sums, earned = recording.step_reward_sums(rewards, now, labels)
+        parts: dict[str, Any] = {"rewards": sums, "step_rewards": earned}
         if discount is not None:
             parts["discount"] = check_discount(discount)
             # Independent samples have no episodes, so flags are per transition.
@@ -241,6 +247,7 @@ class Samples:
         if steps.order is not None:
             # Sorted by episode, in their order of time.
             now, following = now[steps.order], following[steps.order]
+            parts["step_rewards"] = None if earned is None else earned[steps.order]
         samples = cls(
             labels, now, following, offsets=steps.offsets, terminated=steps.terminated, n_gaps=steps.n_gaps, **parts
         )
@@ -358,7 +365,13 @@ class Samples:
     @property
     def feature_means(self) -> costs.FeatureMeans | None:
         """Mean rewards with the variances and numbers of the rewards, from which their standard errors follow."""
-        return None if self.rewards is None else self.counted.feature_means
+        means = None if self.rewards is None else self.counted.feature_means
+        if means is None or self.step_rewards is None:
+            return means
+        steps = costs.StepRewards.of(self.now, self.following, self.step_rewards, self.n_states)
+        # A reward in a last state is of no step, so the means of steps are not those of states.
+        whole = np.array_equal(np.bincount(steps.now, steps.number, self.n_states), means.numbers)
+        return means._replace(steps=steps if whole else None)
 
     def chain(self, *, check: bool = True) -> MarkovChain:
         """Estimate the chain behind the data.
@@ -407,8 +420,10 @@ class Samples:
         ends = None if self.terminated is None else self.terminated[chosen]
         about = {name: values[chosen] for name, values in self.episode_attributes.items()}
         if self.offsets is None:
-            now, following = self.now[chosen], self.following[chosen]
-            return replace(self, now=now, following=following, terminated=ends, episode_attributes=about)
+            now, following, earned = self.now[chosen], self.following[chosen], self._earned_in(chosen)
+            return replace(
+                self, now=now, following=following, terminated=ends, episode_attributes=about, step_rewards=earned
+            )
         lengths = np.diff(self.offsets)[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         # Positions of the steps of the chosen episodes, each a range, without a loop.
@@ -416,8 +431,12 @@ class Samples:
         now, following = self.now[steps], self.following[steps]
         # Times are only for `Monitor`, which reads whole recordings.
         return replace(
-            self, now=now, following=following, offsets=offsets, terminated=ends, times=None, episode_attributes=about
-        )
+            self, now=now, following=following, offsets=offsets, terminated=ends, times=None, episode_attributes=about,
+            step_rewards=self._earned_in(steps),
+        )  # fmt: skip
+
+    def _earned_in(self, steps: Integers) -> Floats | None:
+        return None if self.step_rewards is None else self.step_rewards[steps]
 
     def with_order(self, k: int) -> Samples:
         """Make words of k consecutive states the states, for processes of higher Markov order (see `markov_order`).

@@ -215,6 +215,14 @@ def test_known_chains_from_arrays_and_graphs(command: Command, tmp_path: Path) -
     assert 0 < found["distance"] < 1
 
 
+def test_a_node_named_by_a_long_number_is_a_start(command: Command, tmp_path: Path) -> None:
+    """Whole numbers are labels of up to 18 digits, longer ones are texts."""
+    for name in ("123456789012345678", "1234567890123456789"):
+        (tmp_path / "g.edges").write_text(f"{name} {name[::-1]} 1\n")
+        done = command("info", "g.edges", "--start", name, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_costs_from_rewards_and_files(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("state,gain\nx,1\ny,0\nx,3\ny,0\n")
     (tmp_path / "b.csv").write_text("state,gain\nx,1\ny,1\nx,1\nx,1\n")

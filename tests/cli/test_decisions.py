@@ -434,6 +434,11 @@ def test_labels_cannot_leave_their_place(label: str) -> None:
         assert unwanted not in text.lower()
 
 
+def test_markdown_keeps_the_text_of_labels() -> None:
+    text = decisions.markdown(content("task 1 (slow)"), ("x", "y"))
+    assert "task 1 \\(slow\\)" in text
+
+
 def test_junit_keeps_the_text_of_labels() -> None:
     suite = ElementTree.fromstring(decisions.junit(content("<a> & 'b'"), ("x", "y")))
     failure = suite.find("testcase/failure")
@@ -527,3 +532,6 @@ def test_a_plan_on_the_command_line(logs: dict[str, Path], tmp_path: Path) -> No
     assert "effect" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.99)
     assert "--html" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.08, "--html", tmp_path / "x.html")
     assert "kind" in refused("sample-size", logs["few"], *COLUMNS, "--effect", 0.08, "--kind", "column")
+    in_state = ("sample-size", logs["few"], *COLUMNS, "--effect", 0.01, "--in-state")
+    assert refused(*in_state, "nowhere", "--kind", "row").startswith("--in-state: 'nowhere' is not a state of")
+    assert refused(*in_state, "home").startswith("--in-state: ")

@@ -157,6 +157,22 @@ def test_names_stay_names(arguments: list[str], command: Command, folder: Path) 
         OUT[path.suffix](path.read_bytes())
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["matrix", *NAMES, *READ, "-o", f"{COLUMN[:3]}\x1b[31m.csv"],
+        ["baseline", *NAMES, *READ[:4], "--out", "\x1b[31m\u202e.somcot"],
+        ["demo", "--out", "\x1b[31m\u202e"],
+    ],
+    ids=lambda value: value[0],
+)
+def test_names_of_outputs_stay_names(arguments: list[str], command: Command, folder: Path) -> None:
+    done = command(*arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    screen(done.stdout.encode())
+    screen(done.stderr.encode())
+
+
 def test_a_table_with_such_labels_is_a_cost_again(command: Command, folder: Path) -> None:
     """The apostrophe that keeps a label from being a formula is no part of it."""
     assert command("metric", *NAMES, *READ, "--out", "c.csv", cwd=folder).returncode == 0

@@ -1,5 +1,6 @@
 """`somcot watch` from end to end: streams, alarms, files, and everything that can be wrong with them."""
 
+import contextlib
 import errno
 import gzip
 import json
@@ -120,6 +121,24 @@ def test_json_lines_from_a_pipe_and_the_exit_code(folder: Path) -> None:
     assert quiet == 0
     assert lines(out)[-1]["events"] == 3000
     assert lines(out)[-1]["distance"] < 0.05
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such terminals")
+@pytest.mark.parametrize("lines_of_json", [True, False])
+def test_lines_of_json_have_no_status_line_between_them(lines_of_json: bool, folder: Path) -> None:
+    """On a terminal both would be mixed."""
+    words = ["watch", str(folder / "quiet.csv"), "--reference", str(folder / "may.csv"), *READ]
+    words += ["--json"] if lines_of_json else []
+    ours, theirs = os.openpty()
+    done = subprocess.run([sys.executable, "-m", "somcot", *words], stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal that nobody has open any more
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert done.stdout.startswith(b"{") == lines_of_json
+    assert (b"\x1b[2K" in shown) == (not lines_of_json)
 
 
 def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
@@ -399,6 +418,18 @@ def test_a_packed_file_is_read_and_not_followed(folder: Path, tmp_path: Path) ->
     code, _, error = watch(folder, tmp_path / "log.csv.gz", "--follow")
     assert code == 2
     assert "only CSV files that are not compressed can be followed" in error
+
+
+def test_a_file_of_many_pieces_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    """No row between two pieces is lost, nor is one read twice."""
+    from pyarrow import csv, ipc
+
+    table, log, state = csv.read_csv(folder / "quiet.csv"), tmp_path / "log.arrow", tmp_path / "w.ck"
+    for end in (700, 1400, 3000):
+        with ipc.new_file(log, table.schema) as file:
+            file.write_table(table[:end], max_chunksize=200)
+        _, out, _ = watch(folder, log, "--json", "--state-file", state)
+        assert lines(out)[-1]["events"] == end
 
 
 @pytest.mark.parametrize("mark", ["\t", ";", "|"])

@@ -11,9 +11,10 @@ import pytest
 
 import somcot
 from somcot import MarkovChain
+from somcot.inference.units import SingleTransitions, WholeSequences
 from somcot.plumbing.errors import DataWarning, UnseenStateWarning
 from somcot.plumbing.notes import Note
-from somcot.recorded.counts import disputed_ends
+from somcot.recorded.counts import Counts, disputed_ends
 from somcot.samples import Samples
 from tests.data_instances import estimate, family, truth
 from tests.instances import random_chain, walks
@@ -339,3 +340,40 @@ def test_which_ends_count_depends_on_the_sequences_not_on_whose_they_are() -> No
             )
             found.add(disputed_ends([*sides]))
         assert len(found) == 1
+
+
+def test_a_state_that_sequences_leave_and_end_in_disputes_no_other_state() -> None:
+    """One sequence that came to its end before hid a difference of 0.8 between all others."""
+    x = Samples.from_trajectories([[0, 1]] * 30, states=range(4), terminated=True)
+    y = Samples.from_trajectories([[0, 1, 2, 3]] * 29 + [[0, 1, 2, 3, 2, 3]], states=range(4), terminated=True)
+    assert disputed_ends([x, y]) == {1}
+    for sides in ((x, y), (Counts.from_samples(x), Counts.from_samples(y))):
+        found = quiet(somcot.distance, *sides, 1.0 - np.eye(4), discount=0.9, confidence=0.9)
+        assert found.plugin is not None
+        assert found.distance == pytest.approx(found.plugin, abs=0.05)
+        assert found.confidence_interval is not None
+        assert found.confidence_interval.low > 0.5
+
+
+def test_ends_of_a_single_recording_are_no_steps() -> None:
+    """Processes on different states are not exchanged: no row is taken from the other, so ends are as in the chain."""
+    rng = np.random.default_rng(3)
+    paths = [rng.integers(3, size=rng.integers(2, 6)).tolist() for _ in range(12)]
+    ended = (rng.random(12) < 0.3).tolist()
+    x = Samples.from_trajectories(paths, states=range(3), terminated=ended)
+    y = Samples.from_trajectories([[label + 10 for label in path[::-1]] for path in paths], terminated=ended)
+    found = quiet(somcot.distance, x, y, 1.0 - np.eye(3), discount=0.9)
+    assert "the same" not in found.message
+    assert found.estimate is not None
+    assert found.estimate.rise > 0.0
+
+
+def test_cut_sequences_do_not_count_as_ended() -> None:
+    """Of six sequences that stop in state 1, two terminated there."""
+    x = Samples.from_trajectories([[0, 1]] * 6, states=range(3), terminated=[True, True, *[False] * 4])
+    y = Samples.from_trajectories([[0, 1, 2]] * 6, states=range(3))
+    for engine in (SingleTransitions.of([x, y]), WholeSequences.of([x, y])):
+        stays = (engine.support.rows == 1) & (engine.support.indices == 1)
+        assert engine.pooled.pair_counts.diagonal().tolist() == [0, 2, 0]
+        observed = engine.observed if isinstance(engine, SingleTransitions) else engine.counts(engine.observed)
+        assert observed[:, stays].ravel().tolist() == [2, 0]

@@ -25,6 +25,13 @@ def quiet(call: Any, *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
 
+def test_the_design_effect_is_of_the_rows_that_both_have_seen() -> None:
+    x, y, df = np.array([[1.0, 0.0, 5.0, 1.0, 3.0], [1.0, 4.0, 0.0, 9.0, 3.0], [1.0, 2.0, 2.0, 1.0, 0.0]])
+    tests = RowTests(np.zeros(5), df, x, y)
+    moments = RowMoments(np.array([3.0, 100.0, 100.0, 5.0, 100.0]), np.ones(5))
+    assert design_effect(tests, moments) == (3.0 + 5.0) / (1.0 + 1.0)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_kept_shares_against_a_direct_computation(seed: int, n: int) -> None:

@@ -105,6 +105,17 @@ def test_a_different_mix_is_no_difference_of_behaviour() -> None:
     assert test.distance.estimate.mix > 0.08
 
 
+def test_equal_mixes_add_exactly_nothing() -> None:
+    """Rounding errors were reported where the distance is 0: "the mix of strata would hide 1.527e-16"."""
+    walk = somcot.MarkovChain(np.random.default_rng(2).dirichlet(np.ones(7), size=7))
+    tasks = np.array(list(range(30)) * 2, dtype=object)
+    x, y = (replace(walk.sample(60, 9, rng=20 + k), episode_attributes={"task": tasks}) for k in (0, 1))
+    result = somcot.distance(x, y, discount=DISCOUNT, strata="task", rng=0)
+    assert result.estimate is not None
+    assert (result.distance, result.estimate.mix) == (0.0, 0.0)
+    assert mix_in_words(0.0, result.estimate.mix) == "0.0000 is behaviour, as the mix of strata adds nothing"
+
+
 def test_a_mix_can_hide_a_difference() -> None:
     """Easy tasks visit b more often in y, and y has fewer hard ones, which visit it most: the two nearly cancel."""
     rng = np.random.default_rng(6)
@@ -434,6 +445,7 @@ def test_bad_pairs() -> None:
         somcot.same_process(x, y, discount=DISCOUNT, paired_by=([1, 2, 3], [1, 2, 4]))
     with pytest.raises(ValueError, match="paired_by: found one task"):
         somcot.same_process(x, y, discount=DISCOUNT, paired_by=(["t"] * 3, ["t"] * 3))
+    assert strata_of([x, y], None, (["s", "t", "t"], ["s", "s", "t"])) is not None  # two are enough
     with pytest.raises(ValueError, match="paired_by: found together with strata"):
         somcot.same_process(x, y, discount=DISCOUNT, paired_by="task", strata="task")
 

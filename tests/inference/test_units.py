@@ -17,9 +17,16 @@ import somcot
 from somcot import Counts, MarkovChain, Samples
 from somcot.chains import Support
 from somcot.inference import units as module
+from somcot.inference.blocks import block_length
 from somcot.inference.model import row_shares
-from somcot.inference.units import SingleTransitions, WholeSequences, block_length, choose_units, engine_of
-from tests.instances import Floats
+from somcot.inference.units import (
+    SingleTransitions,
+    WholeSequences,
+    choose_units,
+    chosen_engine,
+    engine_of,
+)
+from tests.instances import Floats, random_chain
 from tests.notes import codes, notes_in
 
 Path = list[Any]
@@ -331,6 +338,26 @@ def test_recordings_that_both_get_stuck_are_alike() -> None:
     assert found.confidence_interval.low == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::somcot.DataWarning")
+@pytest.mark.parametrize("kind", ["blocks", "counts"])
+def test_when_states_are_left_for_good_is_chance(kind: str) -> None:
+    """A single step decides it: blocks in the same states before and after it are no further evidence."""
+    rng = np.random.default_rng(4)
+
+    def left_at(*times: int) -> Samples:
+        paths = [np.r_[rng.integers(3, size=t), 3 + rng.integers(3, size=2000 - t)] for t in times]
+        return Samples.from_trajectories(paths, states=range(6), initial="stationary")
+
+    x, y = left_at(300, 500), left_at(1500, 1300)
+    a, b = (Counts.from_samples(side) for side in (x, y)) if kind == "counts" else (x, y)
+    found = somcot.distance(a, b, discount=0.9, confidence=0.9, rng=0)
+    assert found.distance == pytest.approx(0.0, abs=0.02)
+    assert found.confidence_interval is not None
+    assert found.confidence_interval.low == 0.0
+    if kind != "counts":
+        assert somcot.same_process(a, b, discount=0.9, rng=0).pvalue > 0.1
+
+
 def test_few_long_recordings_start_in_their_stationary_distribution() -> None:
     chosen = choose_units(long(2, 0), long(3, 1))
     assert codes(chosen.notes) == ["few-long-recordings"]
@@ -378,3 +405,24 @@ def test_the_result_says_which_units_were_used() -> None:
     assert units == "blocks"
     assert "few-long-recordings" in told
     assert used(long(20, 0, 100), long(20, 1, 100), units="blocks")[0] == "blocks"
+
+
+def test_first_states_are_permuted_among_themselves() -> None:
+    """Blocks of one long recording against twenty others: a permuted side has as many first states as the real one."""
+    chain = random_chain(np.random.default_rng(3), 5, "dense")
+    x = chain.sample(1, 2000, rng=1)
+    y = chain.sample(20, 100, rng=2)
+    engine, notes = chosen_engine([x, y])
+    assert isinstance(engine, WholeSequences)
+    assert [note.code for note in notes] == ["few-sequences"]
+    counts = engine.regroup(0, range(30))
+    begin = int(engine.support.indptr[-2])
+    assert (counts[:, :, begin:].sum(axis=2) == [1, 20]).all()
+    assert np.ptp(counts[:, 0, :begin], axis=0).max() > 0, "other blocks are permuted"
+    # Multinomial coefficients of both kinds of blocks.
+    blocks = np.bincount(engine.observed)
+    assert engine.n_permutations == 21 * comb(int(blocks.sum()) - 21, int(blocks[0]) - 1)
+    # Known or derived initial distributions count no first states: all blocks are alike.
+    known, _ = chosen_engine([side.with_start(0) for side in (x, y)])
+    assert isinstance(known, WholeSequences)
+    assert known.n_permutations == comb(int(blocks.sum()), int(blocks[0]))

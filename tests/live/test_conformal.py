@@ -275,6 +275,18 @@ def test_times_give_an_age_at_which_sequences_are_cut() -> None:
     assert alarm.since_sequence > 380
 
 
+def test_sequences_under_way_at_the_first_event_are_left_out_at_any_date() -> None:
+    states, names, times = timed(60, 0)
+    found = []
+    for skip, date in ((-1.0, 0.0), (5.0, 0.0), (5.0, 1e6)):
+        cut = Cut(64, 1e9, 2.5, -1, 10**6, 1, True, skip)
+        _, units = collect(waiting(), cut, np.zeros(8, np.bool_), np.array(states, np.int32),
+                           np.array(names, np.uint64), times + date, 1)  # fmt: skip
+        found.append(units.offsets.tolist())
+    assert len(found[0]) > len(found[1]) > 10
+    assert found[1] == found[2]
+
+
 def test_finish_order_would_not_do() -> None:
     """Long sequences finish late: at the start of a stream, units in the order of their ends are short ones."""
     lengths: dict[bool, list[float]] = {True: [], False: []}

@@ -184,6 +184,7 @@ def test_provisional_until_there_are_fresh_events() -> None:
     fresh = notes_in(monitor.distance().notes)[0]
     assert fresh.code == "provisional-fresh"
     assert fresh.values["share"][1] == 2000  # type: ignore[index]
+    assert len(monitor._present()[0]) == 5001 - monitor.alarm.since  # the steps to that event and to all after it
     monitor.update(CHANGED[5000:8000])
     assert not monitor.provisional
 

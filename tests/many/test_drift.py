@@ -50,6 +50,10 @@ def test_a_change_is_found_where_it_is() -> None:
     assert "changed" in found._repr_html_()
 
 
+def test_one_comparison_has_199_permutations() -> None:
+    assert somcot.drift(weeks(2, 2), discount=0.8).largest.pvalue == 1 / 200
+
+
 def test_single_comparisons_are_those_of_distance() -> None:
     data = weeks(3, 3)
     found = somcot.drift(data, discount=0.8, confidence=0.8)

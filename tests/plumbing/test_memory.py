@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,10 @@ def test_what_the_process_uses_already_is_subtracted_from_its_address_space(
     assert memory_limit() == pytest.approx(0.8 * 100e6, rel=1e-3)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (200_000_000, resource.RLIM_INFINITY))
     assert memory_limit() == 0.0
+
+
+def test_systems_without_limits_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has no module `resource`."""
+    machine(tmp_path, monkeypatch, "", {})
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert memory_limit() == pytest.approx(0.8 * 64e9)

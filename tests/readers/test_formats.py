@@ -9,6 +9,9 @@ import io
 import json
 import lzma
 import sqlite3
+import subprocess
+import sys
+import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -234,6 +237,49 @@ def test_databases_are_read_and_nothing_else(log: pd.DataFrame, plain: Path, tmp
         from_table(path, table="events")
 
 
+STOPPED = """
+import signal, sys
+import pyarrow.dataset  # DuckDB imports it in C, where an interruption is lost
+from somcot.readers import from_table
+from_table(sys.argv[1], table="events")  # whatever is imported only when it is used
+signal.signal(signal.SIGPROF, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_PROF, 0.3)  # of CPU
+try:
+    from_table(sys.argv[1], table="endless")
+except KeyboardInterrupt:
+    print("stopped")
+"""
+ENDLESS = (
+    "CREATE VIEW endless AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+    "SELECT n AS state FROM r WHERE n < 0"
+)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such timer")
+@pytest.mark.parametrize("kind", ["sqlite3", "duckdb"])
+def test_a_view_that_never_ends_is_interrupted(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{kind}"
+    with contextlib.closing(pytest.importorskip(kind).connect(str(path))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT 'a' AS state UNION ALL SELECT 'b'")
+        connection.execute(ENDLESS)
+        connection.commit()
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, str(path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
+
+
+def test_the_command_says_nothing_beside_the_answer_about_duckdb(tmp_path: Path) -> None:
+    """Its library lists what is alive at the end of a process."""
+    with contextlib.closing(pytest.importorskip("duckdb").connect(str(tmp_path / "log.duckdb"))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT unnest(['a', 'b', 'a']) AS state")
+    done = subprocess.run(
+        [sys.executable, "-m", "somcot", "info", "log.duckdb"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     path, other = tmp_path / "log.duckdb", tmp_path / "other.csv"
@@ -243,6 +289,9 @@ def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
         connection.execute(f"CREATE VIEW evil AS SELECT * FROM read_csv('{other}')")
     before = path.read_bytes()
     assert from_table(path).n_transitions == 2
+    (tmp_path / "export").write_bytes(before)
+    assert from_table(tmp_path / "export").n_transitions == 2  # known by its content
+    (tmp_path / "export").unlink()
     for query in (
         f"SELECT * FROM read_csv('{other}')", "SELECT * FROM evil", "DELETE FROM events",
         "SELECT 1); DROP TABLE events; (", f"SELECT 1 FROM (COPY events TO '{tmp_path}/out.csv')",
@@ -251,6 +300,36 @@ def test_a_duckdb_file_is_read_and_nothing_else(tmp_path: Path) -> None:
             from_table(path, query=query)
     assert path.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.duckdb", "other.csv"]
+
+
+def test_a_database_that_is_called_db_is_recognised(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with contextlib.closing(duckdb.connect(str(tmp_path / "log.db"))) as connection:
+        connection.execute("CREATE TABLE events AS SELECT unnest(['a', 'b', 'a']) AS state")
+    assert from_table(tmp_path / "log.db").n_transitions == 2
+    # A command leaves nothing on standard error, where DuckDB would list what it takes for leaks.
+    done = subprocess.run(
+        [sys.executable, "-m", "somcot", "info", str(tmp_path / "log.db")], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_tar_archives_are_refused_with_a_remedy(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("state\na\nb\n")
+    for name in ("log.csv.tar.gz", "log.tgz"):
+        with tarfile.open(tmp_path / name, mode) as archive:  # type: ignore[call-overload]
+            archive.add(tmp_path / "log.csv", "log.csv")
+        with pytest.raises(ValueError, match=r"a tar archive.*unpack it"):
+            from_table(tmp_path / name)
+
+
+def test_an_empty_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.csv").write_text("state\na\nb\n")
+    monkeypatch.chdir(tmp_path)
+    assert from_table(".").n_transitions == 1
+    with pytest.raises(ValueError, match="not a valid file name"):
+        from_table("")
 
 
 def test_sheets_are_named(log: pd.DataFrame, plain: Path, tmp_path: Path) -> None:

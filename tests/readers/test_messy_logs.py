@@ -395,6 +395,52 @@ def test_a_table_without_a_column_of_sequences_is_one_sequence_and_says_so() -> 
     assert notes_of(CLICKS, state="page", sequence="user") == []
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Case ID", "Activity", "Complete Timestamp"),
+        ("CaseID", "ActivityID", "CompleteTimestamp"),
+        ("_CASE_KEY", "ACTIVITY_EN", "EVENTTIME"),
+        ("case_concept_name", "concept_name", "time_timestamp"),
+        ("user_pseudo_id", "event_name", "event_timestamp"),
+        ("visitorid", "event", "timestamp"),
+        ("SessionId", "eventType", "createdAt"),
+        ("Fall-ID", "Aktivität", "Zeitstempel"),
+        ("id_caso", "Actividad", "Fecha hora"),
+        ("ID cas", "Activite", "Horodatage"),
+    ],
+)
+def test_usual_names_of_columns(names: tuple[str, str, str]) -> None:
+    sequence, state, time = names
+    log = {"other": [1, 2, 3, 4], sequence: [1, 1, 2, 2], state: list("bacb"), time: [2, 1, 3, 4]}
+    with warnings.catch_warnings(record=True) as recorded:
+        warnings.simplefilter("always")
+        samples = from_table(log)
+    assert (samples.n_episodes, samples.states) == (2, ("a", "b", "c"))
+    assert samples.counts()[0, 1] == 1  # sorted by time
+    (chosen,) = (note for note in notes_in(recorded) if note.code == "columns-chosen")
+    assert chosen.values["columns"] == f"state {state!r}, sequence {sequence!r}, time {time!r}"
+
+
+def test_a_session_is_preferred_to_its_visitor() -> None:
+    log = {"visitor_id": [1, 1, 1, 1], "session_id": [1, 1, 2, 2], "event": list("abab")}
+    with noted("columns-chosen"):
+        assert from_table(log).n_episodes == 2
+
+
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")  # on the columns that were chosen
+def test_an_end_needs_a_column_of_sequences() -> None:
+    """All rows were joined, and ended once: a distance without meaning, with an interval."""
+    with pytest.raises(ValueError, match=r"^end: .* would be one.*one of 'user', 'os'$"):
+        from_table(CLICKS, end="left")
+    assert from_table(CLICKS, end="left", gap=1.5).n_episodes == 1
+    assert from_table(CLICKS, state="page", sequence="user", end="left").n_episodes == 3
+    # Nothing that could identify sequences: one recording, which may end.
+    assert from_table({"state": list("aab")}, end="left").n_transitions == 3
+    for name in ("Ticket ID", "order_id", "TicketID"):
+        assert from_table({name: CLICKS["user"], "page": CLICKS["page"]}, end="left").n_episodes == 3
+
+
 def test_a_wrong_column_of_sequences_is_noted() -> None:
     with noted("constant-sequence", column="os", columns="'user'"):
         assert from_table(CLICKS, state="page", sequence="os").n_episodes == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from somcot.readers import from_table, split_table
@@ -24,6 +25,13 @@ NOTATIONS = {
     "british": "{d}/10/2014 11:15:4{s}",
     "dotted": "{d}.10.2014 11:15:4{s}",
     "mail": "Wed, {d:02d} Oct 2014 11:15:4{s} GMT",
+    "unix": "Wed Oct {d:2d} 11:15:4{s} 2014",
+    "unix in brackets": "[Wed Oct {d:02d} 11:15:4{s}.250 2014]",
+    "unix with a zone": "Wed Oct {d:02d} 11:15:4{s} UTC 2014",
+    "unix with an offset": "Wed Oct {d:02d} 13:15:4{s} +0200 2014",
+    "spelled": "Oct {d}, 2014 11:15:4{s} AM",
+    "spelled out": "Wednesday, October {d}, 2014, 11:15:4{s}",
+    "hours of a zone": "2014/10/{d:02d} 13:15:4{s} +02",
 }
 
 
@@ -64,6 +72,11 @@ def test_errors_name_what_would_help() -> None:
         seconds(["Reassigned"])
     with pytest.raises(ValueError, match="name the notation"):
         seconds(["10h46"])
+    for zone in ("CET", "Europe/Berlin", "[America/New_York]"):
+        with pytest.raises(ValueError, match=r"write an offset such as \+01:00"):
+            seconds([f"2014-10-22 11:15:41 {zone}"])
+    with pytest.raises(ValueError, match="found '2014/10/22 11:15:41 CET'"):  # as in the file
+        from_table(pa.table({"time": ["2014/10/22 11:15:41 CET"] * 2, "state": ["a", "b"]}))
     # A column that names the sequences cannot be the time too, whatever its name.
     named = {"step": list("aabb"), "page": list("xyxy")}
     assert from_table(named, sequence="step", state="page").n_episodes == 2

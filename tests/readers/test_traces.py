@@ -38,6 +38,7 @@ CONTENT: dict[str, tuple[str, str, dict[str, object]]] = {
         "find_file, str_replace_editor, run error, submit",
         {"outcome": "submitted", "cost": 0.1},
     ),
+    "Harbor": ("h1", "test, look_up error, reply", {"model": "small", "cost": 0.02}),
     "Codex": ("x1", "search error, apply_patch", {"model": "gpt"}),
     "LangSmith": ("th", "search, answer error", {"model": "gpt"}),
     "Langfuse": ("s9", "search, answer error", {"model": "gpt"}),
@@ -72,6 +73,107 @@ def test_the_examples_of_the_guide(name: str, ending: str, tmp_path: Path) -> No
     samples = from_traces(path)
     assert samples.n_transitions == len(found) - 1
     assert samples.episode_attributes["agent"].tolist() == ["main"]
+
+
+def sdk_span(name: str, *, error: bool = False, key: str = "0x1", trace: str = "0xa") -> dict[str, object]:
+    """A span as OpenTelemetry's SDK prints it."""
+    return {
+        "name": f"execute_tool {name}", "context": {"trace_id": trace, "span_id": key}, "parent_id": "0x9",
+        "start_time": f"2026-05-01T12:00:0{key[-1]}Z", "status": {"status_code": "ERROR" if error else "UNSET"},
+        "attributes": {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name},
+    }  # fmt: skip
+
+
+def test_spans_as_the_sdk_prints_them(tmp_path: Path) -> None:
+    root = {
+        "name": "invoke_agent a", "context": {"trace_id": "0xa", "span_id": "0x9"}, "parent_id": None,
+        "attributes": {"gen_ai.conversation.id": "c1", "gen_ai.request.model": "small"}, "status": {},
+    }  # fmt: skip
+    spans = [sdk_span("book", error=True, key="0x2"), sdk_span("look_up"), root]
+    (tmp_path / "console.json").write_text("".join(json.dumps(span, indent=4) + "\n" for span in spans))
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(span) + "\n" for span in spans))
+    (tmp_path / "spans.json").write_text(json.dumps({"spans": spans, "final_output": "x"}, indent=2))
+    # Phoenix: the kind and the status next to the attributes.
+    moved = [{**span, "span_kind": "CHAIN", "status_code": "OK"} for span in spans]
+    for span, status in ((moved[0], "ERROR"), (moved[1], "OK")):
+        del span["status"]
+        span |= {"span_kind": "TOOL", "status_code": status, "name": str(span["name"]).removeprefix("execute_tool ")}
+        span["attributes"] = {}
+    (tmp_path / "array.json").write_text(json.dumps(moved, indent=2))
+    for name in ("console.json", "lines.jsonl", "spans.json", "array.json"):
+        assert identify(tmp_path / name).format == "traces"
+        found = rows(tmp_path / name)
+        assert [(row["session"], row["state"], row["model"]) for row in found] == [
+            ("c1", "look_up", "small"), ("c1", "book error", "small"),
+        ]  # fmt: skip
+    # A parent with all its fields, and times in nanoseconds, as any-agent writes them.
+    whole = [
+        {**span, "parent": {"span_id": "0x9"}, "parent_id": None, "start_time": 10**18 - k * 10**6}
+        for k, span in enumerate(spans)
+    ]
+    (tmp_path / "whole.json").write_text(json.dumps({"spans": whole}))
+    assert [row["state"] for row in rows(tmp_path / "whole.json")] == ["look_up", "book error"]
+
+
+def test_spans_of_the_console_exporter(tmp_path: Path) -> None:
+    trace = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export")
+    with (tmp_path / "console.json").open("w") as file:
+        provider = trace.TracerProvider()
+        provider.add_span_processor(export.SimpleSpanProcessor(export.ConsoleSpanExporter(out=file)))
+        tracer = provider.get_tracer("agent")
+        with tracer.start_as_current_span("invoke_agent a", attributes={"gen_ai.conversation.id": "c1"}):
+            for tool in ("look_up", "book"):
+                with tracer.start_as_current_span("execute_tool", attributes={"gen_ai.tool.name": tool}):
+                    pass
+    assert [(row["session"], row["state"]) for row in rows(tmp_path / "console.json")] == [
+        ("c1", "look_up"),
+        ("c1", "book"),
+    ]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_results_of_tau2_bench(indent: int | None, tmp_path: Path) -> None:
+    def call(key: str, name: str) -> dict[str, object]:
+        return {"id": key, "name": name, "arguments": {"order": 7}, "requestor": "assistant"}
+
+    messages = [
+        {"role": "assistant", "content": "Hello", "tool_calls": None},
+        {"role": "user", "content": None, "tool_calls": [call("u", "reboot")]},
+        {"role": "assistant", "content": None, "tool_calls": [call("1", "find"), call("2", "refund")]},
+        {"id": "2", "role": "tool", "content": "fine", "error": False},
+        {"id": "1", "role": "tool", "content": "none", "error": True},
+    ]
+    runs = [
+        {"id": f"r{k}", "task_id": str(k), "messages": messages, "reward_info": {"reward": 1.0 - k}, "agent_cost": 0.5}
+        for k in range(2)
+    ]
+    info = {"num_trials": 1, "agent_info": {"llm": "small"}}
+    content = {"timestamp": "t", "info": info, "tasks": [{"id": "0"}, {"id": "1"}], "simulations": runs}
+    (tmp_path / "results.json").write_text(json.dumps(content, indent=indent))
+    found = rows(tmp_path / "results.json")
+    assert [row["state"] for row in found] == ["reply", "find error", "refund"] * 2
+    assert [(r["session"], r["task"], r["outcome"], r["model"], r["cost"]) for r in found[::3]] == [
+        ("r0", "0", "success", "small", 0.5), ("r1", "1", "failure", "small", 0.5),
+    ]  # fmt: skip
+
+
+def test_sub_agents_and_copied_steps_of_a_trajectory(tmp_path: Path) -> None:
+    def step(tool: str, **more: object) -> dict[str, object]:
+        return {"source": "agent", "tool_calls": [{"tool_call_id": "1", "function_name": tool}], **more}
+
+    version = {"schema_version": "ATIF-v1.7", "session_id": "h1"}
+    inner = {**version, "trajectory_id": "h1/sub", "agent": {}, "steps": [step("read")]}
+    whole = {
+        **version, "agent": None, "subagent_trajectories": [inner],
+        "steps": [
+            step("old", is_copied_context=True), step("delegate"), {"source": "agent", "message": "so"}, step("write"),
+        ],
+    }  # fmt: skip
+    (tmp_path / "t.json").write_text(json.dumps(whole, indent=2))
+    assert [(row["session"], row["state"], row["agent"]) for row in rows(tmp_path / "t.json")] == [
+        ("h1", "delegate", "main"), ("h1", "write", "main"), ("h1/sub", "read", "sub"),
+    ]  # fmt: skip
 
 
 def test_arguments_and_messages_are_not_kept(tmp_path: Path) -> None:

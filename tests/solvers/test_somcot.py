@@ -644,6 +644,10 @@ def test_diagnosis_names_the_case() -> None:
     unreachable = MarkovChain([[1.0, 0.0], [0.0, 1.0]], states=["home", "away"])
     result = somcot.solve(unreachable, unreachable, 1 - np.eye(2), discount=0.9, n_steps=10_000, rng=0)
     assert Note("unseen-in-stream", "x", n=1, states="'away'") in result.diagnose()
+    for n, shown in ((6, "'b', 'c', 'd', 'e', 'f'"), (7, "'b', 'c', 'd', 'e', 'f', ...")):
+        alone = MarkovChain(np.eye(n), np.eye(n)[0], states=list("abcdefg"[:n]))
+        result = somcot.solve(alone, alone, 1 - np.eye(n), discount=0.9, n_steps=100, rng=0)
+        assert Note("unseen-in-stream", "x", n=n - 1, states=shown) in result.diagnose()
 
 
 def test_result_survives_a_file(tmp_path: Any) -> None:

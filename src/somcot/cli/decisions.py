@@ -301,14 +301,17 @@ def sample_size(
 
     if output.html is not None:
         raise ValueError("--html: somcot sample-size writes no report; --plot FILE writes the power curve")
+    if state_changed is not None and kind != "row":
+        raise ValueError("--in-state: names the state of --kind row; pass --kind row too, or leave it out")
     output.check(file, cost)
     with caught() as messages:
         (pilot,) = read_processes([file], reading, reward_column(cost))
         discount = discount or suggested_discount([pilot])
         # Labels may be numbers, options are text.
         labels = {str(label): label for label in pilot.value.states}
-        # An unknown name is passed on, so that the library reports it.
-        where = None if state_changed is None else labels.get(state_changed, state_changed)
+        if state_changed is not None and state_changed not in labels:  # --state is a column here
+            raise ValueError(f"--in-state: {state_changed!r} is not a state of {pilot.name}")
+        where = None if state_changed is None else labels[state_changed]
         table: Any = shared_cost(cost, {pilot.name: pilot.value})
         sequences: Any = pilot.value
         plan = somcot.sample_size(

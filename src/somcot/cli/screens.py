@@ -350,7 +350,7 @@ _FEW_NOTES = 8
 def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
     """Print the paths of the files that were written."""
     for path in filter(None, paths):
-        screen.print(Text(f"written: {path}", style="cyan"))
+        screen.print(Text(f"written: {label_text(str(path), 4096)}", style="cyan"))
 
 
 def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -> None:

@@ -49,6 +49,7 @@ def demo(
     from somcot.cli.output import ShownResult, caught, check_targets, console, write_files
     from somcot.data import clickstream
     from somcot.plumbing.files import write_bytes
+    from somcot.plumbing.text import label_text
     from somcot.readers import from_table
 
     screen = console()
@@ -65,7 +66,8 @@ def demo(
     for path in copies:
         # Copied, so that users can open the files and repeat the command.
         write_bytes(path, contents[path])
-    command = f"somcot distance {files[0]} {files[1]} \\\n    {COLUMNS} --discount {DISCOUNT:g} --html {report}"
+    first, second, page = (label_text(str(path), 4096) for path in (*files, report))
+    command = f"somcot distance {first} {second} \\\n    {COLUMNS} --discount {DISCOUNT:g} --html {page}"
     screen.print(Text(f"$ {command}", style="bold cyan"), soft_wrap=True)
     with caught() as messages:
         may, june = (
@@ -126,11 +128,14 @@ def _verdict(screen: Console, result: somcot.Result, truth: somcot.Result) -> No
 def _next(screen: Console, files: list[Path]) -> None:
     from rich.text import Text
 
-    pair = f"{files[0]} {files[1]}"
+    from somcot.plumbing.text import label_text
+
+    first, second = (label_text(str(file), 4096) for file in files[:2])
+    pair = f"{first} {second}"
     screen.print("\nNext steps")
     for what, command in (
         ("test whether both months are the same process", f"somcot test {pair} {COLUMNS} --discount {DISCOUNT:g}"),
-        ("describe a file", f"somcot info {files[0]} {COLUMNS}"),
+        ("describe a file", f"somcot info {first} {COLUMNS}"),
         ("distance from every pair of pages", f"somcot metric {pair} {COLUMNS} --discount {DISCOUNT:g}"),
     ):
         screen.print(Text(f"  # {what}", style="dim"))

@@ -11,7 +11,7 @@ from somcot.cells import embedded
 from somcot.continuous.moments import Space
 from somcot.plumbing.arrays import Bools, Floats, Ints
 
-__all__ = ["OneStep", "StepSums", "curvature", "pairs_of", "residual_covariance", "ridge", "scatter_share"]
+__all__ = ["OneStep", "RegressionSums", "curvature", "pairs_of", "residual_covariance", "ridge", "scatter_share"]
 
 _MOST_BUMPS = 150
 _WIDTHS = (0.6, 1.0, 1.8, 3.5)  # times the root of the dimension, in standard deviations
@@ -20,7 +20,7 @@ _CHARGE = 1.2  # of degrees of freedom, in generalised cross-validation: above 1
 _TUNED = 3000  # steps used to choose the width of the bumps
 
 
-class StepSums(NamedTuple):
+class RegressionSums(NamedTuple):
     """Sums over steps for a fit: products of features with features, features with moves, and moves with moves."""
 
     n: int
@@ -78,10 +78,10 @@ class OneStep:
         """Number of features that are not bumps."""
         return 1 + len(self.centre)
 
-    def sums(self, now: Floats, following: Floats) -> StepSums:
+    def sums(self, now: Floats, following: Floats) -> RegressionSums:
         """Sums over steps, with moves in units of `unit`."""
         H, moves = self.features(now), self.space.wrap(following - now) / self.unit
-        return StepSums(len(now), H.T @ H, H.T @ moves, moves.T @ moves)
+        return RegressionSums(len(now), H.T @ H, H.T @ moves, moves.T @ moves)
 
     def refitted(self, now: Floats, following: Floats) -> OneStep:
         """A model with the same bumps for other steps."""
@@ -140,7 +140,7 @@ def _embedding_slope(points: Floats, space: Space) -> Floats:
     return slope
 
 
-def ridge(sums: StepSums, n_affine: int) -> tuple[float, Floats]:
+def ridge(sums: RegressionSums, n_affine: int) -> tuple[float, Floats]:
     """Score and weights of the best penalty, by generalised cross-validation; affine terms are not penalised."""
     n, K, r, moves = sums
     # A tiny penalty on affine terms only keeps the system solvable.

@@ -27,11 +27,12 @@ from somcot.inference.statistics import (
     chi_squared,
     drawn_rows,
     row_tests,
-)
+)  # fmt: skip
+from somcot.inference.step_rewards import Earnings, earnings_of
 from somcot.inference.strata import Strata
 from somcot.inference.units import Engine, WholeSequences, engine_of
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.problem import Data, Problem
+from somcot.problem import CostUnits, Data, Problem
 from somcot.recorded.counts import known_starts_differ
 
 __all__ = [
@@ -76,19 +77,21 @@ class Exchangeable:
     states : tuple of hashable
         Those of both recordings, in the order of the engine.
     cost : ndarray, shape (n, n)
-        Unit cost between the states of both.
+        Unit cost between the states of both; with earnings, at the pooled process.
     discount : float
+    earnings : Earnings or None
     """
 
     engine: Engine
     states: tuple[Hashable, ...]
     cost: Floats
     discount: float
+    earnings: Earnings | None = None
 
     @property
     def supports(self) -> tuple[Support, Support]:
         """The entries of both kernels."""
-        # Both sides have the entries of the pooled recording, so that any number of draws is one array.
+        # Entries of the pooled recording, so that any number of draws is one array.
         return self.engine.support, self.engine.support
 
     @cached_property
@@ -142,8 +145,10 @@ class Exchangeable:
         # Rows that a grouping leaves empty are those of the pooled process, where the two sides then agree.
         p, q = (self.engine.kernels(counts[:, g], self.centre) for g in (0, 1))
         distances = self.expansion.values(support, p, support, q)
+        if self.earnings is not None:
+            distances += self.earnings.change(self.expansion, p, q)
         rows = row_tests(support, counts[:, 0], counts[:, 1]).statistic
-        return Statistics(distances, chi_squared(support, counts), rows)
+        return Statistics(distances, chi_squared(support, counts, self.engine.tested), rows)
 
     @property
     def separates(self) -> bool:
@@ -337,6 +342,7 @@ class Separate:
     supports: tuple[Support, Support]
     cost: Floats
     discount: float
+    earnings: Earnings | None = None
 
     @property
     def observed(self) -> Draws:
@@ -391,13 +397,17 @@ def compare(
     # Without a cost between the states of one process, there is no null hypothesis to draw from.
     table = _union_cost(problem, cost, states, data) if joint else None
     if table is not None:
-        units = CostUnits.of(table, least=problem.offset if isinstance(cost, FeatureCost) else None)
+        # The range of estimated features is also that of the plug-in problem, which has those of each side.
+        units = CostUnits.of(
+            np.append(table, [problem.offset, problem.most]) if isinstance(cost, FeatureCost) else table
+        )
         unit = units.unit(table)
         recordings = [side for side in data if side is not None]
         others = [side.chain for side in (x, y) if side.samples is None]
         engine = engine_of(recordings, length, rows=rows, strata=strata, others=others)
         if len(recordings) == 2:
-            return Exchangeable(engine, states, unit, problem.discount), units
+            earnings = earnings_of(cost, units.scale, (engine, engine), (engine.support, engine.support))
+            return Exchangeable(engine, states, unit, problem.discount, earnings), units
         known, flipped = (x.chain, True) if data[0] is None else (y.chain, False)
         support, places = _on_union(known, engine, states)
         return AgainstKnown(engine, states, support, places, flipped, unit, problem.discount), units
@@ -406,30 +416,8 @@ def compare(
         None if d is None else engine_of([d], length, rows=rows, strata=s) for d, s in zip(data, parts, strict=True)
     ]
     supports = [side.chain.support if e is None else e.fitted for side, e in zip((x, y), engines, strict=True)]
-    separate = Separate((engines[0], engines[1]), (supports[0], supports[1]), problem.unit_cost, problem.discount)
-    return separate, CostUnits(problem.offset, problem.scale)
-
-
-class CostUnits(NamedTuple):
-    """The unit of the cost in a comparison; the union of the states may have a wider range than the problem."""
-
-    offset: float
-    scale: float
-
-    @classmethod
-    def of(cls, table: Floats, least: float | None = None) -> CostUnits:
-        """The range of a cost; `least` is its minimum, if that is known better."""
-        offset = float(table.min()) if least is None else least
-        # A constant cost has no range; its size, or 1, prevents a division by 0.
-        return cls(offset, float(table.max()) - offset or abs(float(table.max())) or 1.0)
-
-    def unit(self, table: Floats) -> Floats:
-        """The cost in [0, 1]."""
-        return np.ascontiguousarray((table - self.offset) / self.scale)
-
-    def to_user(self, value: float) -> float:
-        """A distance in the units of the cost."""
-        return self.offset + self.scale * value
+    pair, units = ((engines[0], engines[1]), (supports[0], supports[1])), CostUnits(problem.offset, problem.scale)
+    return Separate(*pair, problem.unit_cost, problem.discount, earnings_of(cost, units.scale, *pair)), units
 
 
 def _exchangeable(x: Model, y: Model) -> bool:
@@ -457,17 +445,16 @@ def _union_cost(
 ) -> Floats | None:
     """The cost between all states of both processes; None if unknown, or if equal states do not cost least."""
     labels_x, labels_y = problem.x.states, problem.y.states
+    if isinstance(cost, FeatureCost) and len(cost.shared):
+        values = cost.on_union(states)
+        table = costs.absolute(values, values)
     # The same states, possibly in another order, which is that of x from here on.
-    if len(states) == len(labels_x) == len(labels_y):
+    elif len(states) == len(labels_x) == len(labels_y):
         place = {label: j for j, label in enumerate(labels_y)}
         table = problem.cost[:, [place[label] for label in states]]
     # Recognised by its entries, since a table has no name.
     elif np.array_equal(problem.cost, _different(labels_x, labels_y)):
         table = _different(states, states)
-    elif isinstance(cost, FeatureCost) and len(cost.shared):
-        features = dict(zip(labels_y, cost.values[1], strict=True)) | dict(zip(labels_x, cost.values[0], strict=True))
-        values = np.array([features[label] for label in states])
-        table = costs.absolute(values, values)
     # The merged recording has all states, on which a function can be evaluated.
     elif callable(cost) and all(side is not None for side in data):
         table = _called(cost, data)

@@ -481,7 +481,7 @@ def _from_grid(pilot: Samples, grid: Any, length: Ints, done: Any) -> Samples:
     keep = np.arange(grid.shape[1] - 1) < length[:, None]
     return replace(
         pilot, now=grid[:, :-1][keep], following=grid[:, 1:][keep], offsets=np.concatenate([[0], np.cumsum(length)]),
-        terminated=done, rewards=None, episode_attributes={}, times=None,
+        terminated=done, rewards=None, step_rewards=None, episode_attributes={}, times=None,
     )  # fmt: skip
 
 

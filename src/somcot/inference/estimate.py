@@ -41,6 +41,7 @@ from somcot.inference.model import SATURATED, Model, fit, saturation
 from somcot.inference.permutation import has_memory, looks_identical
 from somcot.inference.row_tests import contribution_inputs
 from somcot.inference.statistics import Expansion
+from somcot.inference.step_rewards import source_of
 from somcot.inference.strata import Strata, strata_of
 from somcot.inference.units import Chosen, Engine, WholeSequences, choose_units
 from somcot.plumbing.arrays import Floats
@@ -319,7 +320,7 @@ def estimate(
     details = EstimateDetails(problem, small, solution, models, chosen.strata)
     bare = policy_iteration.result_of(details, solution, began, "auto")
     features = table if isinstance(table, FeatureCost) else None
-    comparison, cost_units = compare(*models, problem, cost if callable(cost) else features, length=chosen.length,
+    comparison, cost_units = compare(*models, problem, source_of(cost, table), length=chosen.length,
                                      rows=chosen.rows, strata=chosen.strata)  # fmt: skip
     (n_joint, bar), states = joint or (1, None), places_of(comparison, problem)
     own = states and Expansion.of(solution, comparison.cost, discount, left_out=LEFT_OUT, states=states)
@@ -331,8 +332,7 @@ def estimate(
     answer = interval_of(evidence, 0.9 if confidence is None else confidence, n_joint=n_joint, bar=bar)
     distance, low, high = (_clipped(problem, cost_units.to_user(value)) for value in answer)
     details.half_values = cost_units.offset + cost_units.scale * gathered.halves
-    details.evidence = evidence, cost_units
-    details.blurred = evidence.noise_share > BLUR  # sharper maps are computed on first access
+    details.evidence, details.blurred = (evidence, cost_units), evidence.noise_share > BLUR
     thin = saturation(models, discount, np.ptp(solution.V).item())
     about = Noted(models, problem, evidence, thin, features, chosen.rows, None if confidence is None else answer.high,
                   chosen.notes, comparison)  # fmt: skip
@@ -342,7 +342,7 @@ def estimate(
     memory = any(getattr(note, "code", "").startswith("memory") for note in details.notes)
     record = _record(gathered, cost_units, problem, thin, comparison)
     if chosen.strata is not None:
-        record = record._replace(mix=_mix(chosen, problem, threads) - bare.distance, strata=len(chosen.strata.labels))
+        record = record._replace(mix=_mix(chosen, problem, bare.distance, threads), strata=len(chosen.strata.labels))
     return replace(
         bare,
         distance=distance,
@@ -356,11 +356,11 @@ def estimate(
     )
 
 
-def _mix(chosen: Chosen, problem: Problem, threads: int | None) -> float:
-    """The distance of the chains estimated without weights, where the mix of strata counts as a difference."""
+def _mix(chosen: Chosen, problem: Problem, weighted: float, threads: int | None) -> float:
+    """How much larger the distance is without weights, where the mix of strata counts; 0 up to rounding errors."""
     chains = [side.chain(check=False) for side in (chosen.x, chosen.y) if isinstance(side, Samples)]
-    plain = Problem(chains[0], chains[1], problem.cost, problem.discount)
-    return policy_iteration.solve(plain, threads=threads).distance
+    plain = policy_iteration.solve(Problem(chains[0], chains[1], problem.cost, problem.discount), threads=threads)
+    return 0.0 if abs(mix := plain.distance - weighted) <= 1e-9 * np.ptp(problem.cost).item() else mix
 
 
 _MOST_PERMUTATIONS = 1999  # for intervals of high confidence, and for those that hold jointly

@@ -49,7 +49,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from somcot.chains import Support
 from somcot.costs import FeatureCost
 from somcot.inference.comparison import AgainstKnown, Comparison, Draws, Exchangeable, Halves, Separate, on_entries_of
 from somcot.inference.model import (
@@ -64,6 +63,7 @@ from somcot.inference.model import (
     standard_error,
 )
 from somcot.inference.statistics import Expansion, Permuted, permute
+from somcot.inference.step_rewards import Earnings
 from somcot.plumbing.arrays import Floats
 
 __all__ = [
@@ -357,9 +357,7 @@ def gather(
     if own is None:
         own = _solved(comparison, comparison.observed)
     halves = comparison.halves(seed, SPLITS)
-    values = own.values(*_sides(comparison, halves.draws))
-    noise = np.zeros(1) if features is None else _noise_of(comparison, own, features, scale, seed)
-    values = values + noise
+    values, noise = _with_noise(comparison, own, halves.draws, features, scale, seed)
     evidence = Evidence(own.value, float(values.mean()), float(values.std(ddof=1)))
     if cautious:
         evidence = with_linear_part(comparison, own, evidence, seed, float(noise.var()))
@@ -393,7 +391,7 @@ def with_linear_part(
     left_out = comparison.without_folds(seed) if isinstance(comparison, Exchangeable) else None
     if left_out is None:  # single transitions
         return evidence._replace(linear=evidence.error, df=float(SPLITS))
-    influence = own.value - own.values(*_sides(comparison, left_out.draws))
+    influence = own.value - _values(comparison, own, left_out.draws)
     sizes = np.bincount(left_out.sides)
     # A kink lifts all of them; only their spread is noise.
     squares = (influence - (np.bincount(left_out.sides, influence) / sizes)[left_out.sides]) ** 2
@@ -417,26 +415,36 @@ def _pooled(
     # Pooled rows are nearly equal, so the potential of the pooled process is close.
     centre = _solved(comparison, Draws(once.p[0], once.q[0]), guess=comparison.expansion.V)
     shares = kept_shares_of_many(calibrated(comparison.tests(halves.counts), test.rows, effect), kept.prior)
-    again = centre.values(*_sides(comparison, comparison.shrunk(halves.counts, shares)))
+    again = _values(comparison, centre, comparison.shrunk(halves.counts, shares))
     noisy = [
         # The deviations of the halves from the data, added to the pooled rows and cut off at 0.
         row_shares(support, np.maximum(rows + half - own, 0.0), rows)
         for support, rows, half, own in zip(comparison.supports, once, halves.draws, comparison.observed, strict=True)
     ]
-    plugins = centre.values(*_sides(comparison, Draws(*noisy)))
+    plugins = _values(comparison, centre, Draws(*noisy))
     observed = Draws(*(own[None] for own in comparison.observed))
-    misfit = float(centre.values(*_sides(comparison, observed))[0] - plugins.mean())
+    misfit = float(_values(comparison, centre, observed)[0] - plugins.mean())
     return Pooled(centre.value, float(again.std(ddof=1)), misfit)
 
 
 def _solved(comparison: Comparison, draws: Draws, **options: Any) -> Expansion:
     x, y = (on_entries_of(support, p) for support, p in zip(comparison.supports, draws, strict=True))
-    return Expansion.at(x, y, comparison.cost, comparison.discount, left_out=LEFT_OUT, **options)
+    earnings = _earnings(comparison)
+    cost = comparison.cost if earnings is None else earnings.cost(*draws)
+    return Expansion.at(x, y, cost, comparison.discount, left_out=LEFT_OUT, **options)
 
 
-def _sides(comparison: Comparison, draws: Draws) -> tuple[Support, Floats, Support, Floats]:
-    x, y = comparison.supports
-    return x, draws.p, y, draws.q
+def _values(
+    comparison: Comparison, centre: Expansion, draws: Draws, noise: tuple[Floats, Floats] | None = None
+) -> Floats:
+    """First-order distances of many draws, each with the features that belong to it."""
+    (x, y), earnings = comparison.supports, _earnings(comparison)
+    values = centre.values(x, draws.p, y, draws.q)
+    return values if earnings is None else values + earnings.change(centre, *draws, noise)
+
+
+def _earnings(comparison: Comparison) -> Earnings | None:
+    return None if isinstance(comparison, AgainstKnown) else comparison.earnings
 
 
 def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
@@ -449,9 +457,23 @@ def _factor(comparison: Exchangeable | AgainstKnown, seed: int) -> float:
         whole, halves = comparison.factor_draw(seed, index)
         centre = _solved(comparison, whole)
         bias += centre.value
-        rise += float(centre.values(*_sides(comparison, halves)).mean()) - centre.value
+        rise += float(_values(comparison, centre, halves).mean()) - centre.value
     # Pure noise is the least; few draws make the ratio unreliable, hence the upper limit.
     return min(max(KINK, bias / max(rise, 1e-12)), _MOST * KINK)
+
+
+def _with_noise(
+    comparison: Comparison, own: Expansion, draws: Draws, features: FeatureCost | None, scale: float, seed: int
+) -> tuple[Floats, Floats]:
+    """Distances of half-samples with the noise of their rewards, and what that noise adds."""
+    values, earnings = _values(comparison, own, draws), _earnings(comparison)
+    if features is None:
+        return values, np.zeros(1)
+    if earnings is None:
+        noise = _noise_of(comparison, own, features, scale, seed)
+        return values + noise, noise
+    noisy = _values(comparison, own, draws, earnings.noise(seed, SPLITS))
+    return noisy, noisy - values
 
 
 def _noise_of(comparison: Comparison, own: Expansion, features: FeatureCost, scale: float, seed: int) -> Floats:

@@ -234,7 +234,7 @@ def with_rows(samples: Samples, chain: MarkovChain, rng: np.random.Generator) ->
         row: Any = chain.transition[[samples.now[places[0]]]]
         wanted = np.asarray(row if isinstance(row, np.ndarray) else row.toarray(), dtype=np.float64).ravel()
         following[places] = towards(following[places], wanted, rng)
-    return replace(samples, following=following)
+    return replace(samples, following=following, step_rewards=None)
 
 
 def towards(codes: Any, wanted: Floats, rng: np.random.Generator) -> Ints:

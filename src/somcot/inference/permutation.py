@@ -23,14 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from somcot import costs
 from somcot.chains import Support
 from somcot.compile.jit import kernel
-from somcot.inference.statistics import (
-    FIRST_REFERENCE,
-    Expansion,
-    Statistics,
-    chi_squared,
-    main_entries,
-    permute,
-)
+from somcot.inference.statistics import FIRST_REFERENCE, Expansion, Statistics, chi_squared, main_entries, permute
+from somcot.inference.step_rewards import Earnings, earnings_between
 from somcot.inference.strata import Strata, pair_or_list, strata_of
 from somcot.inference.units import Engine, WholeSequences, chosen_engine
 from somcot.plumbing.arrays import Floats
@@ -207,7 +201,7 @@ def same_process(
             raise TypeError("discount: needed for statistic='distance'; statistic='pearson' does without")
         discount = check_discount(discount)
         offset, scale, unit = _in_units(pooled_cost(cost, recordings, engine.pooled), engine.n_groups)
-        subject = Groups(engine, unit, discount)
+        subject = Groups(engine, unit, discount, earnings_between(cost, recordings, engine, scale))
         value = offset + scale * _exact(subject)
         outcome = permute(subject, seed, n_permutations, threads=threads, report=report)
     else:
@@ -234,6 +228,7 @@ class Groups:
     engine: Engine
     cost: Floats | None = None
     discount: float = 0.0
+    earnings: Earnings | None = None
 
     @cached_property
     def counts(self) -> Floats:
@@ -251,19 +246,21 @@ class Groups:
 
     @cached_property
     def _expansion(self) -> Expansion:
-        assert self.cost is not None
-        return Expansion.pooled(self._at(self.centre), self.cost, self.discount)
+        return Expansion.pooled(self._at(self.centre), np.asarray(self.cost), self.discount)
 
     def statistics(self, counts: Floats) -> Statistics:
         """Two groups: their first-order distance. More: squared distances to the pooled process, weighted by size."""
         support = self.engine.support
-        chi = chi_squared(support, counts)
+        chi = chi_squared(support, counts, self.engine.tested)
         unused = np.empty((len(counts), 0))  # row statistics are for intervals only
         if self.cost is None:
             return Statistics(chi, chi, unused)
         kernels = self.engine.kernels(counts, self.centre)
         if self.engine.n_groups == 2:
-            return Statistics(self._expansion.values(support, kernels[:, 0], support, kernels[:, 1]), chi, unused)
+            values = self._expansion.values(support, kernels[:, 0], support, kernels[:, 1])
+            if self.earnings is not None:
+                values += self.earnings.change(self._expansion, kernels[:, 0], kernels[:, 1])
+            return Statistics(values, chi, unused)
         pooled = np.broadcast_to(self.centre, kernels[:, 0].shape)
         apart = [self._expansion.values(support, kernels[:, g], support, pooled) for g in range(self.engine.n_groups)]
         return Statistics(self.engine.shares @ np.array(apart) ** 2, chi, unused)
@@ -278,7 +275,8 @@ def _exact(groups: Groups) -> float:
     kernels = [groups._at(p) for p in groups.engine.kernels(groups.counts, groups.centre)]
     pooled = groups._at(groups.centre)
     sides = [(kernels[0], kernels[1])] if len(kernels) == 2 else [(kernel, pooled) for kernel in kernels]
-    values = [Expansion.at(p, q, groups.cost, groups.discount, tolerance=0.0).value for p, q in sides]
+    cost = groups.cost if groups.earnings is None else groups.earnings.cost(*(p.probabilities for p in sides[0]))
+    values = [Expansion.at(p, q, cost, groups.discount, tolerance=0.0).value for p, q in sides]
     return values[0] if len(kernels) == 2 else float(groups.engine.shares @ np.array(values) ** 2)
 
 

@@ -133,6 +133,11 @@ class Expansion:
         inner = (moved[:, :-1] * self.weight).sum(axis=1)
         return np.asarray(self.constant + self.discount * inner + (1.0 - self.discount) * moved[:, -1])
 
+    @property
+    def mean_cost(self) -> float:
+        """Mean cost at the centre under the occupancy of the coupling."""
+        return self.constant + float(self.weight @ self.V[self.x, self.y])
+
     def mean(self, tables: Floats) -> Floats:
         """Means of tables over pairs of states, (..., n_x, n_y), under the occupancy of the coupling."""
         means: Floats = tables[..., self.x, self.y] @ self.weight

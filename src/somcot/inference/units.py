@@ -18,15 +18,17 @@ from math import comb, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
+from somcot.inference.blocks import block_length, pieces
 from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
 from somcot.inference.strata import Strata
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.memory import one_blas_thread
 from somcot.plumbing.notes import Note
 from somcot.problem import ChainOrData, Data
-from somcot.recorded.counts import Counts, disputed_ends
+from somcot.recorded.counts import Counts, disputed_ends, number_ended
 from somcot.recorded.pair_counts import add_entries, locate_steps
 from somcot.recorded.stationary import starting_where_visited
 from somcot.samples import Samples
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "SEQUENCES", "Chosen", "Engine", "SingleTransitions", "WholeSequences", "block_length", "choose_units",
-    "chosen_engine", "engine_of",
+    "SEQUENCES", "Chosen", "Engine", "SingleTransitions", "WholeSequences", "choose_units", "chosen_engine",
+    "engine_of",
 ]  # fmt: skip
 
 _MOST_UNITS = 8000  # more sequences than that, in all recordings together, are exchanged in bundles of equal size
@@ -82,7 +84,7 @@ class WholeSequences:
         others: Sequence[MarkovChain] = (),
     ) -> WholeSequences:  # fmt: skip
         """Pool recordings; equal labels are the same state. `length` is that of blocks, `others` are known."""
-        bounds = [_pieces(recording, length) for recording in recordings]
+        bounds = [pieces(recording, length) for recording in recordings]
         # Strata forbid bundles, whose sequences could be of different strata.
         size = 1 if strata is not None else -(-sum(len(own) - 1 for own in bounds) // _MOST_UNITS)
         parts = [_bundled(len(own) - 1, size) if size > 1 else np.arange(len(own) - 1) for own in bounds]
@@ -90,7 +92,7 @@ class WholeSequences:
         first = np.cumsum(sizes) - sizes
         units = [part + begin for part, begin in zip(parts, first, strict=True)]
         ends = disputed_ends(recordings, others)
-        pooled = reduce(Counts.merge, [recording.counted.staying(ends) for recording in recordings])
+        pooled = reduce(Counts.merge, [side.counted.staying(ends, number_ended(side)) for side in recordings])
         observed = np.repeat(np.arange(len(sizes)), sizes)
         return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends)
 
@@ -110,14 +112,35 @@ class WholeSequences:
         support = self.pooled.chain(check=False).support
         return support if self.visits is None else starting_where_visited(support, self.visits)
 
+    @cached_property
+    def tested(self) -> NDArray[np.bool_] | None:
+        """Entries that chi-squared of the rows compares; None for all."""
+        return _without_visits(self.support, self.visits)
+
     @property
     def n_permutations(self) -> int:
         """Number of distinct permutations."""
         if self.strata is not None:
             return self.strata.n_permutations
-        # The multinomial coefficient, group by group.
-        left = np.cumsum(np.bincount(self.observed)[::-1])[::-1]
-        return prod(comb(int(n), int(k)) for n, k in zip(left, np.bincount(self.observed), strict=True))
+        number = 1
+        for part in self._exchangeable:  # multinomial coefficients, group by group
+            sizes = np.bincount(self.observed[part])
+            left = np.cumsum(sizes[::-1])[::-1]
+            number *= prod(comb(int(n), int(k)) for n, k in zip(left, sizes, strict=True))
+        return number
+
+    @cached_property
+    def _exchangeable(self) -> list[Ints]:
+        """Units that are permuted among themselves: if first states count, first blocks are apart.
+
+        If all were permuted together, a single long recording, which has one first state, would get many of those of
+        twenty others, and its initial distribution would look different from theirs.
+        """
+        begins = np.zeros(len(self.observed), dtype=np.bool_)
+        for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
+            if not (self.pooled.starts_known or recording.offsets is None):
+                begins[units[np.searchsorted(bounds, recording.offsets[:-1])]] = True
+        return [part for part in (np.flatnonzero(begins), np.flatnonzero(~begins)) if len(part)]
 
     @property
     def fitted(self) -> Support:
@@ -131,7 +154,12 @@ class WholeSequences:
     def grouping(self, seed: int, index: int) -> Ints:
         """Permutation number `index`, from a random stream of its own: the order of the work does not matter."""
         rng = np.random.default_rng([seed, index])
-        return rng.permutation(self.observed) if self.strata is None else self.strata.permuted(self.observed, rng)
+        if self.strata is not None:
+            return self.strata.permuted(self.observed, rng)
+        grouping = self.observed.copy()
+        for part in self._exchangeable:
+            grouping[part] = rng.permutation(self.observed[part])
+        return grouping
 
     @cached_property
     def total(self) -> Floats:
@@ -168,30 +196,25 @@ class WholeSequences:
         Each group has a random stream of its own: its halves do not depend on what it is compared with.
         """
         grouping = self.observed if grouping is None else grouping
-        if self.strata is not None:
-            return self._halved(seed, n_splits, grouping, first, self.strata)
-        whole = self.counts(grouping)
-        halves = np.empty((2 * n_splits, *whole.shape))
-        for g in range(self.n_groups):
-            # Each group has a stream of its own, so that it does not depend on the size of the others.
-            rng, own = np.random.default_rng([seed, 1, first + g]), np.flatnonzero(grouping == g)
-            taken = np.zeros((n_splits, len(grouping)))
-            for split in range(n_splits):
-                half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
-                taken[split, rng.permutation(own)[:half]] = 1.0
-            halves[0::2, g] = self.sums(taken)
-        halves[1::2] = whole - halves[0::2]
-        return halves
+        return np.stack(
+            [self.sums(self.half_weights(seed, n_splits, grouping, g, first)) for g in range(self.n_groups)], axis=1
+        )
 
-    def _halved(self, seed: int, n_splits: int, grouping: Ints, first: int, strata: Strata) -> Floats:
-        """The same within strata; of pairs, both sides have the same half, whatever their numbers."""
-        weights, halves = self.weighted(grouping), np.zeros((2 * n_splits, self.n_groups, len(self.support.indices)))
-        for g in range(self.n_groups):
-            rng = np.random.default_rng([seed, 1, 0 if strata.paired else first + g])
-            own, taken = np.flatnonzero(grouping == g), np.zeros((2 * n_splits, len(grouping)))
-            taken[:, own] = strata.halves(own, n_splits, rng) * weights[g, own]
-            halves[:, g] = self.sums(taken)
-        return halves
+    def half_weights(self, seed: int, n_splits: int, grouping: Ints, group: int, first: int) -> Floats:
+        """The weight of each unit in both halves of random splits of a group, (2 n_splits, n_units)."""
+        own, taken = np.flatnonzero(grouping == group), np.zeros((2 * n_splits, len(grouping)))
+        if self.strata is not None:
+            # Of pairs, both sides have the same half, whatever their numbers.
+            rng = np.random.default_rng([seed, 1, 0 if self.strata.paired else first + group])
+            taken[:, own] = self.strata.halves(own, n_splits, rng) * self.weighted(grouping)[group, own]
+            return taken
+        # Each group has a stream of its own, so that it does not depend on the size of the others.
+        rng = np.random.default_rng([seed, 1, first + group])
+        for split in range(n_splits):
+            half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
+            taken[2 * split, rng.permutation(own)[:half]] = 1.0
+        taken[1::2, own] = 1.0 - taken[0::2, own]
+        return taken
 
     def kernels(self, counts: Floats, fallback: Floats) -> Floats:
         """Probabilities for many counts, (..., n_entries); rows without counts take those of `fallback`."""
@@ -240,8 +263,8 @@ class WholeSequences:
                 last = recording.offsets[1:][recording.terminated] - 1
                 inside = np.array([label in self.ends for label in recording.states])
                 last = last[inside[following[last]]]
-                at, pieces = places[following[last]], np.searchsorted(bounds, last, side="right") - 1
-                yield support.locate(at, at).astype(np.int32), np.arange(len(last) + 1), units[pieces]
+                at, piece = places[following[last]], np.searchsorted(bounds, last, side="right") - 1
+                yield support.locate(at, at).astype(np.int32), np.arange(len(last) + 1), units[piece]
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +296,7 @@ class SingleTransitions:
         parts = [(data.counted if isinstance(data, Samples) else data).closed() for data in recordings]
         if parts[0].discount is None:
             ends = disputed_ends(recordings, others)
-            parts = [part.staying(ends) for part in parts]
+            parts = [part.staying(ends, number_ended(data)) for part, data in zip(parts, recordings, strict=True)]
         pooled = reduce(Counts.merge, parts)
         support, visits = pooled.chain(check=False).support, pooled.visits_that_last if len(parts) > 1 else None
         if visits is not None:
@@ -284,6 +307,11 @@ class SingleTransitions:
     def fitted(self) -> Support:
         """The chain of a single recording."""
         return self.support
+
+    @cached_property
+    def tested(self) -> NDArray[np.bool_] | None:
+        """Entries that chi-squared of the rows compares; None for all."""
+        return _without_visits(self.support, self.visits)
 
     @property
     def n_groups(self) -> int:
@@ -370,21 +398,12 @@ def engine_of(
     return WholeSequences.of(samples, length, strata, others)
 
 
-def _pieces(recording: Samples, length: int | None) -> Ints:
-    """First transitions, and the end: of the sequences, or of blocks of about `length` steps inside them."""
-    # Independent samples are units of one transition.
-    if recording.offsets is None:
-        return np.arange(recording.n_transitions + 1)
-    if length is None:
-        return recording.offsets
-    steps = np.diff(recording.offsets)
-    n_blocks = np.maximum(1, np.round(steps / length)).astype(np.int64)
-    first = np.cumsum(n_blocks) - n_blocks
-    place = np.arange(n_blocks.sum()) - np.repeat(first, n_blocks)
-    n, size = np.repeat(n_blocks, n_blocks), np.repeat(steps, n_blocks)
-    # Step t of a sequence is in block t n // size, so block k begins with the first t of at least k size / n.
-    bounds: Ints = np.repeat(recording.offsets[:-1], n_blocks) - (-place * size // n)
-    return np.append(bounds, recording.offsets[-1])
+def _without_visits(support: Support, visits: Ints | None) -> NDArray[np.bool_] | None:
+    """All entries but those that count visits: how long a recording stays in states that it leaves for good is chance.
+
+    A single step decides it, but blocks before and after it would each count as evidence.
+    """
+    return None if visits is None else support.rows < len(support.indptr) - 2
 
 
 def _bundled(n: int, size: int) -> Ints:
@@ -411,69 +430,9 @@ def _on_support(part: Counts, support: Support, pooled: Counts, visits: Ints | N
     return counts
 
 
-# --- Blocks of few long recordings
-
-SEQUENCES = 10  # smallest number of sequences of a recording that can be permuted and halved as they are
-MANY, FEWEST = 48, 8  # blocks of each recording: as many if steps are Markov, and never fewer
-_GROWTH = 0.05  # share by which the design effect may grow with the length of the blocks, even if significantly
-_SHORTEST = 10  # steps of a block
-
-
-def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
-    """Length of the blocks, and whether blocks that long are nearly independent.
-
-    Errors of the rows of a Markov chain are uncorrelated however slowly it mixes, so the blocks may be as long as a
-    decent number of them allows. They are made longer while the variance of the rows by blocks, relative to single
-    steps, still grows. If it grows even from half the shortest length on, memory lasts about as long as a block. The
-    longest blocks then miss part of it: what is slow is a small part of the variance of all rows, and may be most of
-    the distance's.
-    """
-    steps = min(recording.n_transitions for recording in recordings)
-    lengths = [max(_SHORTEST, steps // MANY)]
-    while lengths[-1] * 2 * FEWEST <= steps:
-        lengths.append(lengths[-1] * 2)
-    effects = [_design_effect(recordings, length) for length in (lengths[0] // 2, *lengths)]
-    grows = [
-        any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
-        for i, effect in enumerate(effects)
-    ]
-    chosen = grows.index(False, 1)  # the last one always qualifies, as it has no successor
-    return lengths[chosen - 1], not grows[0]
-
-
-class _Effect(NamedTuple):
-    """A design effect and its relative standard error."""
-
-    value: float
-    error: float
-
-
-def _design_effect(recordings: Sequence[Samples], length: int) -> _Effect:
-    """Variance of the rows by blocks relative to independent steps, from the residuals of each recording's own rows."""
-    between = free = independent = 0.0
-    for recording in recordings:
-        bounds = _pieces(recording, length)
-        n, block = recording.n_states, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        now, following = recording.now.astype(np.int64), recording.following.astype(np.int64)
-        cells, counts = np.unique(now * n + following, return_counts=True)
-        visits = np.bincount(now, minlength=n)
-        shares = counts / visits[cells // n]
-        # sum over blocks of sum_c (C_b(r, c) - P(r, c) C_b(r))^2 / P(r, c)  =  sum C_b(r, c)^2 / P - sum C_b(r)^2
-        inside, times = np.unique((block * n + now) * n + following, return_counts=True)
-        rows, row_times = np.unique(block * n + now, return_counts=True)
-        share = shares[np.searchsorted(cells, inside % (n * n))]
-        squares = np.bincount(inside // n % n, times**2 / share, n) - np.bincount(rows % n, row_times**2.0, n)
-        df = np.bincount(cells // n, minlength=n) - 1.0
-        used = (df > 0) & (visits >= 5)
-        n_blocks = int(block[-1]) + 1
-        between += float((squares[used] / visits[used]).sum()) * n_blocks / max(n_blocks - 1, 1)
-        free += float(df[used].sum())
-        independent += float(df[used].sum()) * (n_blocks - 1)
-    return _Effect(between / max(free, 1.0), float(np.sqrt(2.0 / max(independent, 1.0))))
-
-
 # --- Units: what is permuted and halved
 
+SEQUENCES = 10  # smallest number of sequences of a recording that can be permuted and halved as they are
 UNITS = ("auto", "sequences", "blocks", "transitions")
 _LONG = 200  # steps of a recording whose stationary distribution can be estimated
 

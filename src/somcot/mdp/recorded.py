@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.inference.units import MANY, SEQUENCES
+from somcot.inference.blocks import MANY
+from somcot.inference.units import SEQUENCES
 from somcot.mdp.process import MDP
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
 from somcot.plumbing.checks import check_count, check_start_law, real_array

@@ -18,6 +18,7 @@ from somcot.paper import model_selection as selection
 from somcot.paper import step_sizes as steps
 from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
 from somcot.plumbing.files import check_replaceable, write_bytes
+from somcot.plumbing.text import label_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,7 +144,7 @@ def reproduce(
         if name is Name.ALL:  # after each figure, so that an interrupted run leaves a page of the finished ones
             write_bytes(out / "index.html", index_page(results).encode())
     if name is Name.ALL:
-        typer.echo(f"All figures on one page: {out / 'index.html'}")
+        typer.echo(f"All figures on one page: {label_text(str(out / 'index.html'), 4096)}")
 
 
 def produce(experiment: Experiment, *, quick: bool, out: Path, seed: int = 0, report: Report | None = None) -> Record:
@@ -174,7 +175,7 @@ def _prepare(out: Path) -> None:
 
 def _summary(record: Record, out: Path, seconds: float) -> str:
     files = ", ".join(f"{record.name}.{kind}" for kind in ("png", "svg", "json"))
-    lines = [f"{record.name}: {files} in {out}, {seconds:.0f} s of CPU"]
+    lines = [f"{record.name}: {files} in {label_text(str(out), 4096)}, {seconds:.0f} s of CPU"]
     lines += [f"  {check}" for check in record.checks]
     if not record.passed:
         lines.append(f"  {sum(not check.passed for check in record.checks)} of {len(record.checks)} missed")

@@ -187,7 +187,7 @@ CATALOGUE: dict[str, Kind] = {
     "few-sequences": Kind(CAUTION, "only {n} sequence(s), whose first states hardly determine the initial "
         "distribution; the interval does not cover its error; record at least {least}, or pass [[initial=...]]",
         "The initial distribution is estimated from the first states, and there are few of them. Blocks of the "
-        "recording are permuted and halved in place of sequences, which says nothing about where it begins."),
+        "recording are permuted and halved in place of sequences, which says little about where it begins."),
     "small-pilot": Kind(CAUTION, "halves of the pilot differ: the planned power has a standard error of {error:.2g}; "
         "record a pilot of about {more:,} sequences, not {n:,}",
         "A plan takes the pilot for the process. Memory and long sequences that it lacks add to this error."),

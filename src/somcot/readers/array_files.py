@@ -292,9 +292,9 @@ def read_arrays(
     --------
     >>> import tempfile
     >>> file = tempfile.NamedTemporaryFile(suffix=".npz")
-    >>> np.savez(file, run1=[0, 0, 1], run2=[1, 0, -1, 1, 1])
+    >>> np.savez(file, run1=[0, 0, 1], run2=[1, 0, 1, 1])
     >>> read_arrays(file.name)
-    Samples(2 states, 4 transitions, 3 episodes)
+    Samples(2 states, 5 transitions, 2 episodes)
     """
     source = path if isinstance(path, Input) else identify(path, format)
     arrays = load_arrays(source)

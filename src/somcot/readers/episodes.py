@@ -88,7 +88,7 @@ def join(
     # Everything but the last row of a sequence is a `now`, everything but the first a `following`; sequences of one row
     # are neither.
     inside[begins + lengths - 1] = False
-    now = codes[inside].astype(np.int32)
+    now, earned = codes[inside].astype(np.int32), None if rewards is None else rewards[inside]
     inside[:] = True
     inside[begins] = False
     return Samples(
@@ -100,6 +100,7 @@ def join(
         terminated=ends[kept] if ends.any() else None,
         # Rewards belong to all rows, including those of sequences without a step.
         rewards=None if rewards is None else RewardSums.of(rewards, codes, len(states)),
+        step_rewards=earned,
         times=None if times is None else times._replace(values=times.values[np.repeat(kept, lengths)]),
     )
 

@@ -34,16 +34,7 @@ from somcot.readers.tables import Rows, Table
 from somcot.samples import Samples
 from somcot.timed import ContinuousChain
 
-__all__ = [
-    "Input",
-    "Part",
-    "format_of",
-    "identify",
-    "open_bytes",
-    "open_parts",
-    "read",
-    "whole",
-]
+__all__ = ["Input", "Part", "format_of", "identify", "open_bytes", "open_parts", "read", "whole"]
 
 
 # --- Inputs: a file, a stream, or several files that form one table
@@ -55,6 +46,7 @@ _MANY = 1_000_000  # files
 _TO_THE_END = 1 << 28  # bytes that are unpacked to check whether data are damaged
 _HEAD = 1 << 16  # bytes that are searched for signs of a format
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_BY_CONTENT = ("json", "jsonl", "sqlite")  # formats whose endings others share
 _TOGETHER = ("table", "traces")  # kinds of files of which several form one recording
 
 
@@ -123,8 +115,8 @@ def identify(path: Source, format: str | None = None) -> Input:  # noqa: A002
     if text == "-":
         return _of_stream(_STDIN, _stdin(), format)
     _refuse_address(text)
-    if "\0" in text:
-        raise ValueError(f"{text!r}: not a valid file name (it contains a NUL character); check the name")
+    if "\0" in text or not text:  # an empty name, perhaps of a variable that is not set, would mean the folder
+        raise ValueError(f"{text!r}: not a valid file name ({'a NUL character' if text else 'empty'}); check the name")
     file = _expanded(path)
     if file.is_dir():
         return _of_parts(str(file), file, _in_folder(file), format)
@@ -152,8 +144,8 @@ def format_of(path: Source) -> str | None:
 def _of_file(file: Path, format: str | None) -> Input:  # noqa: A002
     """A file; archives are opened to see what is in them, and JSON to see whether it holds traces."""
     known = format or format_of(file)
-    # JSON may hold a table or traces, and a .zip anything: only their content tells.
-    if known is not None and known not in ("json", "jsonl") and not file.name.lower().endswith(".zip"):
+    # JSON may hold a table or traces, .db one of two databases, and a .zip anything: only their content tells.
+    if known is not None and known not in _BY_CONTENT and not file.name.lower().endswith(".zip"):
         return Input(str(file), known, file)
     with _opened(file) as stream:
         head = stream.peek(4)[:4]
@@ -162,7 +154,7 @@ def _of_file(file: Path, format: str | None) -> Input:  # noqa: A002
             if format is None and (inner := _container(names)) is not None:
                 return Input(str(file), inner, file)
             return _of_archive(file, names, format)
-    if known is None or (format is None and known in ("json", "jsonl")):
+    if known is None or (format is None and known in _BY_CONTENT):
         known = _by_content(Input(str(file), known or "csv", file), known)
     return Input(str(file), known, file)
 
@@ -332,6 +324,8 @@ def _sniff(name: str, head: bytes, otherwise: str | None) -> str:
     known = next((name_ for first, name_ in MAGIC.items() if head.startswith(first)), None)
     if known is not None or head[8:12] == b"DUCK":
         return known or "duckdb"
+    if head[257:262] == b"ustar":
+        raise ValueError(f"{name}: a tar archive, of which nothing is read; unpack it and name the folder, or use .zip")
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"{", b"[") and otherwise in (None, "csv", "json", "jsonl"):
         from somcot.readers.traces import is_trace
@@ -464,7 +458,7 @@ def _damage(stream: IO[bytes]) -> DamagedError | None:
 
 
 def whole(source: Input, limit: float) -> io.BytesIO:
-    """All bytes, for formats that must be read from the end."""
+    """A file in memory with all bytes, for formats that must be read from the end."""
     # Half of the memory that is left: the bytes and what is parsed from them exist at the same time.
     limit = min(limit, 0.5 * memory_limit())
     with open_bytes(source) as stream:

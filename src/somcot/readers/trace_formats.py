@@ -8,12 +8,14 @@ is followed by a call is a comment on it. Arguments are used to find the state a
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from somcot.readers.tables.numbers_and_times import micros
+from somcot.readers.trace_spans import Spans
 
 __all__ = ["ATTRIBUTES", "Session", "StateOf", "dialect_of", "sessions_of"]
 
@@ -149,6 +151,8 @@ def _has(value: Mapping[str, Json], *names: str) -> bool:
 
 _DIALECTS: dict[str, Callable[[Mapping[str, Json]], bool]] = {
     "otlp": lambda v: "resourceSpans" in v or "resource_spans" in v,
+    "sdk": lambda v: "attributes" in v and isinstance(v.get("context"), Mapping) and "trace_id" in v["context"],
+    "atif": lambda v: str(v.get("schema_version", "")).startswith("ATIF"),
     "claude": lambda v: ("sessionId" in v and ("uuid" in v or "type" in v)) or v.get("type") in _BESIDES,
     "codex": lambda v: _has(v, "type", "payload") and isinstance(v["payload"], Mapping),
     "tau": lambda v: _has(v, "task_id", "traj"),
@@ -169,6 +173,23 @@ def _is_messages(value: Json) -> bool:
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 
+def _parts(value: Json) -> Iterator[Json]:
+    """The values in a document that holds several: runs of tau2-bench, spans, a trajectory with its sub-agents."""
+    if not isinstance(value, Mapping):
+        yield value
+    elif isinstance(value.get("simulations"), list):
+        info = value.get("info")
+        agent = info.get("agent_info") if isinstance(info, Mapping) else None
+        model = {"model": agent.get("llm")} if isinstance(agent, Mapping) else {}
+        yield from (model | dict(run) if isinstance(run, Mapping) else run for run in value["simulations"])
+    elif isinstance(value.get("spans"), list):
+        yield from value["spans"]
+    else:
+        yield value
+        inner = value.get("subagent_trajectories")
+        yield from ({"sub": True} | dict(v) for v in inner or () if isinstance(v, Mapping))
+
+
 def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Callable[[], None]) -> Iterator[Session]:
     """The sessions in the values of one file.
 
@@ -182,14 +203,14 @@ def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Ca
     unread : callable
         Called for every value that belongs to no format, or is malformed.
     """
-    spans, lines, messages = _Spans(state_of), _Lines(name, state_of), _Builder(name, state_of)
+    spans, lines, messages = Spans(), _Lines(name, state_of), _Builder(name, state_of)
     n_alone = n_messages = 0
-    for value in values:
+    for value in itertools.chain.from_iterable(map(_parts, values)):
         try:
             dialect = dialect_of(value)
             if dialect is None:
                 unread()
-            elif dialect in ("otlp", "langsmith", "langfuse"):
+            elif dialect in ("otlp", "sdk", "langsmith", "langfuse"):
                 getattr(spans, dialect)(value)
             elif dialect in ("claude", "codex"):
                 getattr(lines, dialect)(value)
@@ -202,7 +223,11 @@ def sessions_of(name: str, values: Iterable[Json], state_of: StateOf, unread: Ca
         except _MALFORMED:
             unread()
     yield from lines.finish()
-    yield from spans.finish()
+    for session, attributes, calls in spans.finish():
+        builder = _Builder(session, state_of, **attributes)
+        for span in calls:
+            builder.call(span.tool, span.arguments, time=span.start or None, error=span.error)
+        yield builder.finish()
     if n_messages:
         yield messages.finish()
 
@@ -220,8 +245,11 @@ def _message(session: _Builder, message: Mapping[str, Json]) -> None:
     if kind in _ITEMS or kind == "custom_tool_call_output":
         _item(session, message, time)
     elif role in ("tool", "function"):
-        failed = bool(message.get("is_error")) or message.get("status") == "error" or _is_error_text(content)
-        session.result(message.get("tool_call_id"), error=failed)
+        marked = any(message.get(name) is True for name in ("is_error", "error")) or message.get("status") == "error"
+        key = message.get("tool_call_id")
+        if key is None and message.get("id") in session.waiting:  # tau2-bench
+            key = message["id"]
+        session.result(key, error=marked or _is_error_text(content))
     elif role in ("user", "system", "developer"):
         blocks = content if isinstance(content, list) else []
         results = [b for b in blocks if isinstance(b, Mapping) and b.get("type") == "tool_result"]
@@ -289,7 +317,8 @@ def _outcome(value: Mapping[str, Json]) -> str | None:
     for name in ("resolved", "success", "passed"):
         if isinstance(value.get(name), bool):
             return "success" if value[name] else "failure"
-    reward = value.get("reward", value.get("score"))
+    inner = value.get("reward_info")  # of tau2-bench
+    reward = value.get("reward", value.get("score", inner.get("reward") if isinstance(inner, Mapping) else None))
     if isinstance(reward, (int, float)):
         return "success" if reward >= 1 else "failure"
     status = value.get("outcome") or value.get("exit_status") or value.get("status")
@@ -303,7 +332,8 @@ def _task(value: Mapping[str, Json]) -> str | None:
 
 def _conversation(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
     own = next((value[key] for key in ("session_id", "conversation_id", "id") if isinstance(value.get(key), str)), name)
-    session = _Builder(own, state_of, task=_task(value), outcome=_outcome(value), model=value.get("model"))
+    about = {"task": _task(value), "outcome": _outcome(value), "model": value.get("model")}
+    session = _Builder(own, state_of, **about, cost=value.get("agent_cost"))
     for message in next(value[key] for key in _LISTS if _is_messages(value.get(key))):
         if isinstance(message, Mapping):
             _message(session, message)
@@ -371,8 +401,32 @@ def _swe(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
     return session.finish()
 
 
+def _atif(name: str, value: Mapping[str, Json], state_of: StateOf) -> Session:
+    """A trajectory in the format of Harbor and Terminal-Bench; steps that repeat an earlier context are left out."""
+    agent, metrics = value.get("agent") or {}, value.get("final_metrics") or {}
+    role = "sub" if value.get("sub") else "main"
+    own = str(value.get("trajectory_id") or value.get("session_id") or name)
+    about = {"model": agent.get("model_name"), "cost": metrics.get("total_cost_usd"), "outcome": _outcome(value)}
+    session = _Builder(own, state_of, task=_task(value), agent=role, **about)
+    for step in value["steps"]:
+        if step.get("is_copied_context"):
+            continue
+        if step.get("source") == "user":
+            session.waits()
+        elif step.get("source") == "agent":
+            if str(step.get("message") or "").strip():
+                session.says(step.get("timestamp"))
+            for call in step.get("tool_calls") or ():
+                key = call.get("tool_call_id")
+                session.call(call.get("function_name"), call.get("arguments"), key=key, time=step.get("timestamp"))
+        for result in (step.get("observation") or {}).get("results") or ():
+            if result.get("source_call_id") is not None:
+                session.result(result["source_call_id"], error=_is_error_text(result.get("content")))
+    return session.finish()
+
+
 _ALONE: dict[str, Callable[[str, Mapping[str, Json], StateOf], Session]] = {
-    "messages": _conversation, "tau": _tau, "mini": _mini, "swe": _swe,
+    "messages": _conversation, "tau": _tau, "mini": _mini, "swe": _swe, "atif": _atif,
 }  # fmt: skip
 
 
@@ -425,121 +479,3 @@ class _Lines:
         """All sessions."""
         for session in self.sessions.values():
             yield session.finish()
-
-
-# --- Spans: OpenTelemetry, LangSmith, Langfuse
-
-
-class _Span(NamedTuple):
-    start: int
-    tool: str
-    arguments: Json
-    error: bool
-
-
-class _Spans:
-    """Spans of any order, grouped into sessions and sorted by their start."""
-
-    def __init__(self, state_of: StateOf) -> None:
-        self.state_of = state_of
-        self.calls: dict[str, list[tuple[str | None, _Span]]] = {}  # by trace, with the span above
-        self.above: dict[str, tuple[str | None, bool]] = {}  # the span above, and whether it is an agent
-        self.models: dict[str, str] = {}
-        self.names: dict[str, str] = {}  # sessions of traces
-
-    def otlp(self, value: Mapping[str, Json]) -> None:
-        """Spans in the JSON notation of OTLP, with the attributes of the GenAI conventions or of OpenInference."""
-        for resource in _get(value, "resourceSpans") or ():
-            for scope in _get(resource, "scopeSpans") or ():
-                for span in scope.get("spans") or ():
-                    self._otlp_span(span)
-
-    def _otlp_span(self, span: Mapping[str, Json]) -> None:
-        about = {a.get("key"): _value(a.get("value")) for a in span.get("attributes") or ()}
-        trace, key, parent = (str(_get(span, name) or "") for name in ("traceId", "spanId", "parentSpanId"))
-        name = str(span.get("name") or "")
-        operation = about.get("gen_ai.operation.name") or name.partition(" ")[0]
-        self.above[key] = parent or None, operation == "invoke_agent"
-        session = next((about[n] for n in ("gen_ai.conversation.id", "session.id") if about.get(n)), None)
-        if session is not None:
-            self.names.setdefault(trace, str(session))
-        model = about.get("gen_ai.request.model") or about.get("gen_ai.response.model")
-        if model:
-            self.models.setdefault(trace, str(model))
-        tool = about.get("gen_ai.tool.name") or about.get("tool.name")
-        if operation == "execute_tool" or tool or about.get("openinference.span.kind") == "TOOL":
-            status = (span.get("status") or {}).get("code")
-            error = status in (2, "STATUS_CODE_ERROR") or bool(about.get("error.type"))
-            arguments = about.get("gen_ai.tool.call.arguments") or about.get("input.value")
-            start = int(_get(span, "startTimeUnixNano") or 0) // 1000 % (1 << 63)  # Arrow's times have 64 bits
-            called = _Span(start, str(tool or name.removeprefix("execute_tool ")), arguments, error)
-            self.calls.setdefault(trace, []).append((parent or None, called))
-
-    def langsmith(self, run: Mapping[str, Json]) -> None:
-        """A run of LangSmith."""
-        extra = run.get("extra") or {}
-        about = extra.get("metadata") or {} if isinstance(extra, Mapping) else {}
-        trace = str(run.get("trace_id") or run.get("id"))
-        session = about.get("session_id") or about.get("thread_id")
-        if session:
-            self.names.setdefault(trace, str(session))
-        if about.get("ls_model_name"):
-            self.models.setdefault(trace, str(about["ls_model_name"]))
-        if run.get("run_type") == "tool":
-            start = micros(run.get("start_time")) or 0
-            span = _Span(start, str(run.get("name")), run.get("inputs"), bool(run.get("error")))
-            self.calls.setdefault(trace, []).append((None, span))
-
-    def langfuse(self, value: Mapping[str, Json]) -> None:
-        """An observation of Langfuse, or a trace with its observations."""
-        if isinstance(value.get("observations"), list):
-            if value.get("sessionId"):
-                self.names.setdefault(str(value.get("id")), str(value["sessionId"]))
-            for inner in value["observations"]:
-                if isinstance(inner, Mapping):
-                    self.langfuse({"traceId": value.get("id")} | dict(inner))
-            return
-        trace, kind = str(value.get("traceId")), value.get("type")
-        if value.get("sessionId"):
-            self.names.setdefault(trace, str(value["sessionId"]))
-        if value.get("model"):
-            self.models.setdefault(trace, str(value["model"]))
-        if kind == "TOOL":
-            start = micros(value.get("startTime") or value.get("start_time")) or 0
-            span = _Span(start, str(value.get("name")), value.get("input"), value.get("level") == "ERROR")
-            self.calls.setdefault(trace, []).append((None, span))
-
-    def _agent(self, span: str | None) -> str | None:
-        """The innermost agent above a span, if there is another one above that."""
-        agents: list[str] = []
-        seen: set[str] = set()
-        while span is not None and span not in seen:  # a damaged file may have a loop
-            seen.add(span)
-            parent, is_agent = self.above.get(span, (None, False))
-            agents += [span] if is_agent else []
-            span = parent
-        return agents[0] if len(agents) > 1 else None
-
-    def finish(self) -> Iterator[Session]:
-        """All sessions."""
-        sessions: dict[str, tuple[str, list[_Span], str]] = {}
-        for trace, calls in self.calls.items():
-            for parent, span in calls:
-                agent = self._agent(parent)
-                name = self.names.get(trace, trace) + (f"/{agent}" if agent else "")
-                sessions.setdefault(name, (trace, [], "sub" if agent else "main"))[1].append(span)
-        for name, (trace, spans, agent) in sessions.items():
-            session = _Builder(name, self.state_of, model=self.models.get(trace), agent=agent)
-            for span in sorted(spans, key=lambda span: span.start):
-                session.call(span.tool, span.arguments, time=span.start or None, error=span.error)
-            yield session.finish()
-
-
-def _get(value: Mapping[str, Json], name: str) -> Json:
-    """A field by its name in camel case, or in snake case."""
-    return value.get(name, value.get(re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", name)))
-
-
-def _value(value: Json) -> Json:
-    """An attribute's value in OTLP: {"stringValue": ...} and the like."""
-    return next(iter(value.values()), None) if isinstance(value, Mapping) else value

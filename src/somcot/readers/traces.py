@@ -30,7 +30,7 @@ _COLUMNS = ("session", "state", "time", *ATTRIBUTES)
 
 _SHELLS = (
     "bash|sh|shell|local_shell|exec_command|execute_bash|execute_command|run_command|run_terminal_cmd|run_shell_command|"
-    "terminal|powershell|run_in_terminal|unified_exec"
+    "terminal|powershell|run_in_terminal|unified_exec|bash_command"
 )
 _AT = (
     r"(?:^|[;&|(\n]\s*|\b(?:sudo|time|xargs|env)\s+(?:\w+=\S+\s+)*|\btimeout\s+\S+\s+|\b(?:poetry|uv|pipenv)\s+run\s+)"
@@ -201,6 +201,9 @@ RULE_SETS = {
 
 _SIGNS = {  # texts of which all must occur at the beginning of a file
     "otlp": (rb'"resource_?[sS]pans"',),
+    "sdk": (rb'"context"\s*:\s*\{', rb'"trace_id"', rb'"attributes"', rb'"gen_ai\.|"openinference\.|"span_kind"'),
+    "atif": (rb'"schema_version"\s*:\s*"ATIF',),
+    "tau2": (rb'"num_trials"', rb'"agent_info"'),
     "claude": (rb'"sessionId"', rb'"(uuid|leafUuid|messageId|operation)"', rb'"type"'),
     "codex": (rb'"type"\s*:\s*"(session_meta|response_item|turn_context|event_msg)"', rb'"payload"'),
     "tau": (rb'"task_id"', rb'"traj"'),
@@ -387,8 +390,9 @@ def from_traces(
 ) -> Samples:
     """Read the sessions of AI agents: sequences of tool calls.
 
-    Formats are recognised by their content: OpenTelemetry GenAI spans (OTLP JSON), sessions of Claude Code and Codex,
-    message lists of OpenAI and Anthropic, mini-swe-agent, SWE-agent, tau-bench, exports of LangSmith and Langfuse.
+    Formats are recognised by their content: OpenTelemetry GenAI spans (OTLP JSON, or as the SDK prints them), sessions
+    of Claude Code and Codex, message lists of OpenAI and Anthropic, mini-swe-agent, SWE-agent, tau-bench, Harbor's
+    trajectories (ATIF), exports of LangSmith and Langfuse.
 
     Parameters
     ----------

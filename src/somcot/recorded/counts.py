@@ -38,6 +38,7 @@ __all__ = [
     "joined_rewards",
     "joined_start",
     "known_starts_differ",
+    "number_ended",
 ]
 
 
@@ -232,8 +233,11 @@ class Counts:
             return self
         return replace(self, starts=self.start_counts, ended=self.all_ended, n_closed=self.n_episodes, edges=None)
 
-    def staying(self, states: Iterable[Hashable]) -> Counts:
+    def staying(self, states: Iterable[Hashable], number: Ints | None = None) -> Counts:
         """The same counts with the ends in some states as steps from the state to itself.
+
+        `number` is that of the sequences that terminated in each state. Counts do not tell them from those that were
+        cut there, so by default all that did not go on count.
 
         Examples
         --------
@@ -249,7 +253,7 @@ class Counts:
         entered = np.zeros(n, dtype=np.int64)
         np.add.at(entered, columns, values)
         # As often as sequences came there and did not go on; counts without their starts show at least one.
-        ends = np.maximum((self.start_counts + entered - self.visits)[at], 1)
+        ends = np.maximum((self.start_counts + entered - self.visits if number is None else number)[at], 1)
         return replace(self, pair_counts=added([self.pair_counts, PairCounts(at, at, ends, n)]))
 
     def with_start(self, initial: Start) -> Counts:
@@ -434,11 +438,28 @@ def choose_start(
     return None, True
 
 
+def number_ended(data: Samples | Counts) -> Ints | None:
+    """Number of sequences that terminated in each state; None if the data do not tell.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> samples = somcot.Samples.from_trajectories([["a", "b"], ["b", "b"], ["a", "b"]], terminated=[True, False, True])
+    >>> number_ended(samples), number_ended(samples.counted)
+    (array([0, 2]), None)
+    """
+    if isinstance(data, Counts) or data.offsets is None or data.terminated is None:
+        return None
+    last = data.following[data.offsets[1:] - 1]
+    return np.bincount(last[data.terminated], minlength=data.n_states).astype(np.int64)
+
+
 def disputed_ends(data: Sequence[Samples | Counts], others: Sequence[MarkovChain] = ()) -> frozenset[Hashable]:
     """States where some sequences terminated, so they are absorbing there, and that other sequences or chains leave.
 
-    None if a sequence leaves the state in which it terminates later: such ends are no absorbing states. All of this
-    depends on the sequences alone, not on whose they are, so that tests that permute them keep their level.
+    Without the states that a sequence leaves although it terminates there later, which are not absorbing. All of this
+    depends on the sequences alone, not on whose they are, so that tests that permute them keep their level. A single
+    recording has no dispute: no row of it is taken from another process.
 
     Examples
     --------
@@ -447,31 +468,33 @@ def disputed_ends(data: Sequence[Samples | Counts], others: Sequence[MarkovChain
     >>> goes_on = somcot.Samples.from_trajectories([["a", "b", "a", "c"]], terminated=True)
     >>> disputed_ends([ended, goes_on]), disputed_ends([ended, goes_on.merge(ended)])
     (frozenset({'b'}), frozenset({'b'}))
-    >>> disputed_ends([ended, somcot.Samples.from_trajectories([["a", "b", "a"]], terminated=True)])
+    >>> disputed_ends([ended, somcot.Samples.from_trajectories([["a", "b", "a", "b"]], terminated=True)])
     frozenset()
     """
+    if len(data) + len(others) < 2:
+        return frozenset()
     parts = [side if isinstance(side, Counts) else side.counted for side in data]
     ends = {part.states[i] for part in parts for i in np.flatnonzero(part.all_ended)}
-    if not ends or any(_contradicts_itself(side) for side in data):
+    if not ends:
         return frozenset()
     left = {part.states[i] for part in parts for i in np.flatnonzero(part.visits != part.pair_counts.diagonal())}
     for known in others:
         rows, columns, probabilities = known.support.rows, known.support.indices, known.support.probabilities
         leaving = (rows != columns) & (probabilities > 0.0) & (rows < known.n_states)  # the initial row is the last
         left |= {known.states[i] for i in np.unique(rows[leaving])}
-    return frozenset(ends & left)
+    return frozenset((ends & left).difference(*(_contradicted_ends(side) for side in data)))
 
 
-def _contradicts_itself(data: Samples | Counts) -> bool:
-    """Whether a sequence leaves the state in which it terminates later; of counts, whether any two do."""
+def _contradicted_ends(data: Samples | Counts) -> set[Hashable]:
+    """States that a sequence leaves although it terminates there later; of counts, states that were left and ended."""
     if isinstance(data, Counts) or data.offsets is None:
         counts = data if isinstance(data, Counts) else data.counted
-        return bool((counts.all_ended & ~counts.terminal).any())
+        return {counts.states[i] for i in np.flatnonzero(counts.all_ended & ~counts.terminal)}
     if data.terminated is None:
-        return False
-    lengths = np.diff(data.offsets)
-    last = np.repeat(np.where(data.terminated, data.following[data.offsets[1:] - 1], -1), lengths)
-    return bool(((data.now == last) & (data.following != last)).any())
+        return set()
+    last = np.where(data.terminated, data.following[data.offsets[1:] - 1], -1)
+    returned = (data.now == np.repeat(last, np.diff(data.offsets))) & (data.following != data.now)
+    return {data.states[i] for i in np.unique(data.now[returned])}
 
 
 def joined_start(a: Floats | None, at_a: Codes, b: Floats | None, at_b: Codes, n: int) -> Floats | None:

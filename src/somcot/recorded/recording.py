@@ -141,10 +141,12 @@ class Episodes(NamedTuple):
         boundaries = self.boundaries + np.concatenate([[0], np.cumsum(ended)])
         return self._replace(boundaries=boundaries, terminated=ended), longer, states
 
-    def reward_sums(self, rewards: Any, codes: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
-        """Add up rewards passed per label, or per trajectory with one for each state or each step."""
+    def reward_sums(
+        self, rewards: Any, codes: Codes, labels: tuple[Hashable, ...]
+    ) -> tuple[RewardSums | None, Floats | None]:
+        """Sums of rewards passed per label, or per trajectory for each state or each step; and the latter."""
         if rewards is None or isinstance(rewards, Mapping):
-            return _known_rewards(rewards, labels)
+            return _known_rewards(rewards, labels), None
         per_trajectory = list(not_sparse("rewards", rewards))
         if len(per_trajectory) != self.n_given:
             raise ValueError(
@@ -160,7 +162,7 @@ class Episodes(NamedTuple):
                     "each state or one for each step"
                 )
             flat[begin : begin + len(values)] = values
-        return RewardSums.of(flat, codes, len(labels))
+        return RewardSums.of(flat, codes, len(labels)), flat
 
 
 class RecordedSteps(NamedTuple):
@@ -339,14 +341,16 @@ def _known_rewards(rewards: Mapping[Hashable, float] | None, labels: tuple[Hasha
     return RewardSums(values * KNOWN, np.full(len(labels), KNOWN), np.zeros(len(labels)))
 
 
-def step_reward_sums(rewards: object, now: Codes, labels: tuple[Hashable, ...]) -> RewardSums | None:
-    """Add up rewards passed per label, or one per transition, which belongs to the state left."""
+def step_reward_sums(
+    rewards: object, now: Codes, labels: tuple[Hashable, ...]
+) -> tuple[RewardSums | None, Floats | None]:
+    """Sums of rewards passed per label, or one per transition, which belongs to the state left; and these."""
     if rewards is None or isinstance(rewards, Mapping):
-        return _known_rewards(rewards, labels)
+        return _known_rewards(rewards, labels), None
     values = real_array("rewards", rewards, 1)
     if len(values) != len(now):
         raise ValueError(f"rewards: found {len(values)} rewards for {len(now)} transitions; pass one for each")
-    return RewardSums.of(values, now, len(labels))
+    return RewardSums.of(values, now, len(labels)), values
 
 
 def joined_offsets(a: Integers | None, b: Integers | None) -> Integers | None:

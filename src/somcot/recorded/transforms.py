@@ -217,6 +217,7 @@ def with_order(samples: Samples, k: int) -> Samples:
         terminated=None if samples.terminated is None else samples.terminated[longer.kept],
         # A word's reward is that of its last state.
         rewards=None if samples.rewards is None else samples.rewards.at(last),
+        step_rewards=None,
         episode_attributes={name: values[longer.kept] for name, values in samples.episode_attributes.items()},
         times=None,
     )
@@ -267,6 +268,7 @@ def connected(samples: Samples, name: str = "connected") -> Samples:
         terminated=None,
         initial=None,
         rewards=None if samples.rewards is None else samples.rewards.at(inside),
+        step_rewards=None,
         episode_attributes={},  # episodes are split where they leave the set
         times=None,
     )
@@ -298,6 +300,9 @@ def merged(samples: Samples, other: Samples) -> Samples:
         initial=start,
         stationary=start is None and (samples.stationary or other.stationary),
         rewards=joined_rewards(samples.rewards, kept, other.rewards, moved, n),
+        step_rewards=None
+        if samples.step_rewards is None or other.step_rewards is None
+        else np.concatenate([samples.step_rewards, other.step_rewards]),
         episode_attributes={
             name: np.concatenate([values, other.episode_attributes[name]])
             for name, values in samples.episode_attributes.items()
@@ -329,6 +334,7 @@ class SavedRecording(NamedTuple):
     attributes: Mapping[
         str, tuple[tuple[Hashable, ...], NDArray[Any]]
     ]  # distinct values, and the number of each sequence's
+    step_rewards: NDArray[Any] | None = None
 
 
 def save(samples: Samples, path: str | os.PathLike[str]) -> None:
@@ -346,7 +352,7 @@ def save(samples: Samples, path: str | os.PathLike[str]) -> None:
     lengths = None if samples.offsets is None else _small(np.diff(samples.offsets))
     saved = SavedRecording(
         samples.states, _small(codes), following, lengths, samples.terminated, samples.initial, samples.discount,
-        samples.stationary, samples.n_gaps, samples.overlap, samples.rewards, about,
+        samples.stationary, samples.n_gaps, samples.overlap, samples.rewards, about, samples.step_rewards,
     )  # fmt: skip
     records.save(path, saved, "recording")
 
@@ -370,7 +376,7 @@ def load(cls: type[Samples], path: str | os.PathLike[str]) -> Samples:
     assert following is not None  # independent samples without it were refused
     return cls(
         saved.states, now, following, offsets, saved.terminated, saved.initial, saved.discount, saved.rewards,
-        saved.n_gaps, saved.overlap, saved.stationary, about,
+        saved.n_gaps, saved.overlap, saved.stationary, about, step_rewards=saved.step_rewards,
     )  # fmt: skip
 
 
@@ -386,6 +392,7 @@ def _check_saved(saved: SavedRecording, name: str) -> None:
     )
     sound = sound and len(set(saved.states)) == len(saved.states)
     sound = sound and (saved.lengths is not None or saved.following is not None)
+    sound = sound and (saved.step_rewards is None or saved.step_rewards.shape == (n,))
     for labels, numbers in saved.attributes.values():
         sound = sound and numbers.dtype.kind == "u" and int(numbers.max(initial=0)) < max(len(labels), 1)
     if not sound:

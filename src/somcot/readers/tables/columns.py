@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import unicodedata
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -26,16 +27,23 @@ __all__ = [
 
 # --- The roles of columns: as named by the user, or by default names
 
-# Usual names of columns, in any case and with blanks, dots or hyphens for underscores; the first in a table is used.
+# Usual names of columns, compared as `folded`; the first in a table is used. Visitors come last: sessions are shorter.
 USUAL = {
-    "state": ("state", ACTIVITY, "activity", "event", "event_name", "event_type", "action", "page"),
+    "state": (
+        "state", ACTIVITY, "activity", "activity_name", "activity_en", "event", "event_name", "event_type", "action",
+        "page", "page_name", "screen_name", "activity_id", "zustand", "aktivität", "ereignis", "actividad", "evento",
+        "activité", "événement", "atividade", "attività", "activiteit",
+    ),
     "sequence": (
-        "sequence", "episode", "trajectory", CASE, "case_id", "caseid", "case", "session_id", "sessionid", "session",
-        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id",
+        "sequence", "episode", "trajectory", CASE, "case_id", "case_key", "case", "session_id", "session",
+        "sequence_id", "trajectory_id", "episode_id", "visit_id", "trace_id", "conversation_id", "thread_id",
+        "ticket_id", "incident_id", "order_id", "patient_id", "fall_id", "vorgang", "sitzung", "caso", "id_caso",
+        "id_cas", "sesión", "sessão", "sessione", "visitor_id", "full_visitor_id", "user_pseudo_id",
     ),
     "time": (
         "time", "timestamp", "step", TIME, "start_timestamp", "complete_timestamp", "event_time", "event_timestamp",
-        "datetime", "date_time", "created_at", "ts", "date",
+        "datetime", "created_at", "occurred_at", "ts", "start_time", "date", "zeit", "zeitstempel", "zeitpunkt",
+        "datum", "fecha", "fecha_hora", "horodatage", "data_hora", "tijdstip",
     ),
 }  # fmt: skip
 _SILENT = {"state", "sequence", "episode", "trajectory", "time", "timestamp", "step", ACTIVITY, CASE, TIME}
@@ -126,8 +134,8 @@ def usual_column(header: ColumnNames, role: str) -> str | None:
 
 
 def folded(name: str) -> str:
-    """A name regardless of case, blanks, dots and hyphens."""
-    return name.strip().casefold().replace(" ", "_").replace(".", "_").replace("-", "_")
+    """The letters and digits of a name, regardless of case and accents."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", name.casefold())))
 
 
 def _tell(header: ColumnNames, asked: ColumnRoles, roles: ColumnRoles) -> None:

@@ -112,7 +112,7 @@ def _as_json(place: str, expected: str = "one object per line") -> Iterator[None
 
 
 def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[tuple[str, Entry]]:
-    """The values of a JSON file with their places: lines, elements of an array, or the whole document.
+    """The values of a JSON file with their places: lines, elements of an array, the document, or one after another.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def json_items(source: Input, stream: IO[bytes], longest: int = LONGEST_LINE) ->
     second = stream.readline(longest + 1)
     # A document is one object: all of it on one line, or broken over lines.
     if source.format != "jsonl" and (not second or (second.strip() and not _is_complete(first))):
-        yield "the document", _document(source, first + second, stream)
+        yield from _documents(source, first + second, stream)
         return
     lines = itertools.chain([first, second], iter(lambda: stream.readline(longest + 1), b""))
     for number, line in enumerate(lines, 1):
@@ -189,13 +189,24 @@ def _after_blanks(text: str, at: int, mark: str) -> int:
     return at if match is None else match.end()
 
 
-def _document(source: Input, head: bytes, stream: IO[bytes]) -> Entry:
+def _documents(source: Input, head: bytes, stream: IO[bytes]) -> Iterator[tuple[str, Entry]]:
+    """The only document of a file, or several that are broken over lines, as jq and OpenTelemetry's SDK print them."""
     limit = int(min(_DOCUMENT, 0.1 * memory_limit()))
     data = head + stream.read(limit + 1)
     if len(data) > limit:
         raise ValueError(f"{source.name}: a JSON document longer than {limit >> 20} MB; write one object per line")
     with _as_json(f"{source.name}: the document", "an array of objects, or one object per line"):
-        return _DECODER.decode(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig").strip()
+        value, end = _DECODER.raw_decode(text)
+    if end == len(text):
+        yield "the document", value
+        return
+    for number in itertools.count(1):
+        yield f"object {number}", value
+        if end == len(text):
+            return
+        with _as_json(f"{source.name}: object {number + 1}"):
+            value, end = _DECODER.raw_decode(text, _after_blanks(text, end, ""))
 
 
 def _objects(source: Input, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, Entry]]]:
@@ -409,6 +420,7 @@ def _sheets(source: Input, file: IO[bytes]) -> tuple[list[str], Callable[[str], 
 
 _HARMLESS = {20, 21, 31, 33}  # reading, selecting, functions, recursive queries; everything else is denied
 _UNSAFE = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
+_INSTRUCTIONS = 100_000  # of SQLite's virtual machine, about a millisecond
 
 
 def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
@@ -418,6 +430,8 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
+        # A query or view may search for ever without a row. Python handles signals only where it runs Python.
+        connection.set_progress_handler(lambda: None, _INSTRUCTIONS)
         connection.set_authorizer(
             lambda action, _, name, *__: (
                 sqlite3.SQLITE_OK if action in _HARMLESS and name not in _UNSAFE else sqlite3.SQLITE_DENY
@@ -432,7 +446,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         columns = [row[0] for row in found.description]
     except sqlite3.Error as error:
         connection.close()
-        raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
+        raise _sqlite_failure(source, error) from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         # The connection stays open until the last batch.
@@ -443,7 +457,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
                 while part := cursor.fetchmany(_ROWS):
                     yield dict(zip(wanted, map(list, zip(*part, strict=True)), strict=True))
             except sqlite3.Error as error:
-                raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
+                raise _sqlite_failure(source, error) from None
 
     return Table(source.name, columns, True, batches)
 
@@ -462,12 +476,18 @@ def _connected(source: Input, stream: IO[bytes]) -> sqlite3.Connection:
     try:
         connection.deserialize(whole(source, _WHOLE).getvalue())
     except sqlite3.Error as error:
-        raise ValueError(f"{source.name}: {_sqlite_reason(error)}") from None
+        raise _sqlite_failure(source, error) from None
     return connection
 
 
-def _sqlite_reason(error: sqlite3.Error) -> str:
-    text = str(error)
+def _sqlite_failure(source: Input, error: sqlite3.Error) -> ValueError | KeyboardInterrupt:
+    # What a signal raises in the progress handler, SQLite turns into this error.
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        return KeyboardInterrupt()
+    return ValueError(f"{source.name}: {_sqlite_reason(str(error))}")
+
+
+def _sqlite_reason(text: str) -> str:
     if "not authorized" in text or "prohibited" in text or "unsafe" in text:
         return "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
     if "no such" in text or "syntax" in text or "incomplete" in text:
@@ -500,9 +520,10 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     closed["autoload_known_extensions"] = "false"
     try:
         connection = duckdb.connect(str(source.path), read_only=True, config=closed)
-        tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
-        inner = _selection(source, options, tables)
-        columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
+        with _duckdb_interruption():
+            tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+            inner = _selection(source, options, tables)
+            columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
     except duckdb.Error as error:
         first = str(error).partition("\n")[0][:160]
         raise ValueError(
@@ -510,13 +531,24 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         ) from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        with contextlib.closing(connection), _parsed(source, "DuckDB database"):
+        with contextlib.closing(connection), _parsed(source, "DuckDB database"), _duckdb_interruption():
             relation = connection.sql(f"SELECT {', '.join(map(_quoted, wanted))} FROM {inner}")
             reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
             for batch in reader(_ROWS):
                 yield {name: batch.column(k) for k, name in enumerate(wanted)}
 
     return Table(source.name, columns, False, batches)
+
+
+@contextlib.contextmanager
+def _duckdb_interruption() -> Iterator[None]:
+    """After a signal DuckDB ends the query with an error of its own and drops what the handler raised."""
+    try:
+        yield
+    except Exception as error:
+        if str(error).lower().startswith(("query interrupted", "interrupt error")):
+            raise KeyboardInterrupt from None
+        raise
 
 
 _FORMATS: dict[str, Callable[[Input, IO[bytes], FileOptions], Table]] = {

@@ -41,14 +41,23 @@ _TRUTH = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": 
 _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS = {name: k for k, name in enumerate(_NAMES, 1)}
 _CLOCK = r"(?:[ T:,]\s*(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d)(?:[.,](?P<f>\d+))?)?)?\s*(?P<p>[ap]\.?m\.?)?"
-_ZONE = r"\s*(?P<z>UTC|GMT|Z|[+-]\d\d:?\d\d)?\]?"
+_ZONE = r"\s*(?P<z>UTC|GMT|Z|[+-]\d\d(?::?\d\d)?)?\]?"
 _NOTATIONS = {
     "ymd": r"(?P<y>\d{4})[/.-](?P<a>\d{1,2})[/.-](?P<b>\d{1,2})",  # 2014/10/22 11:15:41.000, 2014-10-22 1:15 pm
     "named": r"\[?(?:[a-z]{3,9},?\s+)?(?P<b>\d{1,2})[/ -](?P<n>[a-z]{3})[a-z]*[/ -](?P<y>\d{4})",  # of web servers
+    "spelled": r"(?:[a-z]{3,9},?\s+)?(?P<n>[a-z]{3})[a-z]*\.?\s+(?P<b>\d{1,2}),?\s+(?P<y>\d{4})",  # Oct 2, 2014 1:15 pm
     "dotted": r"(?P<b>\d{1,2})\.(?P<a>\d{1,2})\.(?P<y>\d{4})",  # always day, month, year
     "either": r"(?P<a>\d{1,2})[/-](?P<b>\d{1,2})[/-](?P<y>\d{4})",  # 10/22/2014 or 22/10/2014
 }
-_PATTERNS = {name: re.compile(text + _CLOCK + _ZONE, re.ASCII | re.IGNORECASE) for name, text in _NOTATIONS.items()}
+_UNIX = (  # Wed Oct 22 11:15:41 2014, also with a zone before the year
+    r"\[?(?:[a-z]{3},?\s+)?(?P<n>[a-z]{3})\s+(?P<b>\d{1,2})\s+(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d+))?"
+    r"(?P<p>)(?:\s+(?P<z>UTC|GMT|[+-]\d{4}))?\s+(?P<y>\d{4})\]?"
+)
+_PATTERNS = {
+    name: re.compile(text, re.ASCII | re.IGNORECASE)
+    for name, text in ({name: text + _CLOCK + _ZONE for name, text in _NOTATIONS.items()} | {"unix": _UNIX}).items()
+}
+_NAMED_ZONE = re.compile(r"\s+[A-Z]{3,5}|\s*\[?[A-Za-z]+/[A-Za-z_/]+\]?")
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}  # microseconds per unit of an epoch number
 
@@ -90,7 +99,7 @@ def _recognised(text: str) -> _Moment | None:
         if match is None:
             continue
         part = match.groupdict()
-        month = _MONTHS.get(part["n"].lower(), 0) if name == "named" else int(part["a"])
+        month = _MONTHS.get(part["n"].lower(), 0) if "n" in part else int(part["a"])
         rest = ""
         if part["h"] is not None:
             hour = int(part["h"])
@@ -224,7 +233,7 @@ class NumberColumn:
             return self._from_text(values.cast(pa.string()))
         raise ValueError(f"{self.source}: column {self.name!r} holds {kind}, expected {self._wanted}")
 
-    def _from_text(self, values: ArrowArray) -> Array:
+    def _from_text(self, values: ArrowArray, original: ArrowArray | None = None) -> Array:
         import pyarrow as pa
         from pyarrow import compute
 
@@ -243,8 +252,8 @@ class NumberColumn:
             self._is_of_kind(0, what, values[0])
             return numbers
         if self.times and (plainer := _plainer(values)) is not None and not plainer.equals(values):
-            return self._from_text(plainer)
-        return self._from_list(values.to_pylist())
+            return self._from_text(plainer, values)
+        return self._from_list((values if original is None else original).to_pylist())  # as messages show it
 
     def _complete(self, before: ArrowArray, after: ArrowArray) -> Array:
         """As an array; a missing entry is NaN where that is allowed, else an error with its row."""
@@ -318,6 +327,9 @@ class NumberColumn:
             return f": no such day and month in this order; correct the row{remedy}"
         if not self.times:
             return ""
+        before = _NAMED_ZONE.split(str(value))[0]
+        if before != str(value) and _recognised(before) is not None:
+            return "; zones by name change with the season or stand for several: write an offset such as +01:00"
         # No notation makes a time of text without digits.
         if not any(character.isdigit() for character in str(value)):
             return "; name the column of times: time='COLUMN', or keep the order of the file: time='file'"

@@ -117,7 +117,7 @@ def note_one_sequence(table: Table, roles: ColumnRoles) -> str:
     # Formats that know their columns need no guess.
     if table.defaults or roles.sequence == CASE:
         return ""
-    usual = {*_OF_ROWS, *USUAL["state"], *USUAL["time"]}
+    usual = {*_OF_ROWS, *map(folded, (*USUAL["state"], *USUAL["time"]))}
     left = [name for name in table.columns if name not in roles.wanted and folded(name) not in usual]
     # Not the index of a frame that was written with it, nor columns whose parts are used.
     used = [name.partition(mark)[0] for name in roles.wanted for mark in ".["]
@@ -220,6 +220,12 @@ class TableOptions:
         self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
     ) -> tuple[Samples, Order]:
         """The rows as sequences, split where the group of a row changes; the order has the rows of each."""
+        if self.end is not None and self.gap is None and columns.roles.sequence is None and columns.others:
+            # One final state after all rows: a cycle through every sequence, whose distance would mean nothing.
+            raise ValueError(
+                f"end: {columns.source} has no column that is known to identify sequences, so all rows would be one, "
+                f"which ends once; name the column of sequences, one of {columns.others}"
+            )
         codes, states = columns.states(binning)
         order = Order(columns)
         samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
