@@ -213,4 +213,6 @@ def test_only_exchangeable_members_of_the_karate_club_are_not_determined() -> No
     same = list(nx.isomorphism.GraphMatcher(club, club).isomorphisms_iter())
     twins = {v for v in club if any(images[v] != v for images in same)}
     assert {pair.x for pair in found if not pair.determined} == twins
+    by_degree = alignment(somcot.distance(x, x, "degree", discount=0.9, pairs="all"))
+    assert {pair.distance for pair in by_degree} == {0.0}  # not -1e-22
     assert all(pair.y == order[int(str(pair.x))] for pair in found if pair.determined)

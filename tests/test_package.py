@@ -108,3 +108,9 @@ def test_all_extras_bring_nothing_for_graphics_cards() -> None:
     (line,) = extras["all"]
     named = re.findall(r"[\w-]+", line.partition("[")[2])
     assert not [d for name in named for d in extras[name] if re.match("torch|jax", d)]
+
+
+def test_messages_name_packages_that_can_be_installed_from_a_clone_too() -> None:
+    """`pip install 'somcot[torch]'` needs a release on an index; the packages themselves are on every one."""
+    advice = [path.name for path in (ROOT / "src").rglob("*.py") if "pip install 'somcot[" in path.read_text()]
+    assert advice == []

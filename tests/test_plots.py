@@ -333,9 +333,9 @@ def test_the_graph_of_differences_is_legible_with_long_labels_of_any_script(recw
         f"{'注文確認と支払い方法の選択と住所' if k % 2 else 'a rather long name of a page'} ภาษา {k}" for k in range(16)
     ]
     rng = np.random.default_rng(0)
-    pair = [somcot.MarkovChain(rows, states=labels) for rows in rng.dirichlet(np.full(16, 0.2), (2, 16))]
+    x, y = (somcot.MarkovChain(rows, states=labels) for rows in rng.dirichlet(np.full(16, 0.2), (2, 16)))
     names = ("a rather long name of a file", "another rather long name of a file")
-    result = somcot.distance(*pair, "labels", discount=0.9)
+    result = somcot.distance(x, y, "labels", discount=0.9)
     ax = somcot.plots.difference(result, names=names)
     ax.figure.canvas.draw()
     frame, texts = ax.figure.bbox, [text for text in ax.texts if text.get_text()]

@@ -132,3 +132,15 @@ def test_a_sweep_over_lags_is_a_table() -> None:
 def test_a_note_on_both_sides_stands_once_on_a_card(records: dict[str, Any]) -> None:
     text = replace(records["known"], notes=tuple(Note("empty-traces", side, n=1) for side in "xy"))._repr_html_()
     assert "X and Y: 1 trace has no event" in text
+
+
+def test_an_estimate_far_below_its_error_is_shown_as_zero() -> None:
+    x, y = (somcot.random_walk(4, theta).sample(80, 15, rng=0) for theta in (0.3, 0.7))
+    result = somcot.distance(x, y, discount=0.9)
+    assert result.estimate is not None
+    small = replace(result, distance=5e-4 * result.estimate.standard_error)
+    assert str(small).startswith("0, estimated")
+    page = somcot.report.html(small, x=x, y=y)
+    assert "<th>distance</th><td>0.0000</td>" in page
+    large = replace(result, distance=2e-3 * result.estimate.standard_error)
+    assert not str(large).startswith("0, estimated")

@@ -283,6 +283,7 @@ def alignment(result: Result) -> list[Aligned]:
         )
     # From accumulated costs to the mean cost per step.
     metric = (1.0 - result.discount) * V
+    metric[np.abs(metric) <= 1e-12 * np.abs(metric).max(initial=0.0)] = 0.0  # rounding
     # Surplus states have partners that do not exist, at no cost.
     square = np.zeros((max(metric.shape), max(metric.shape)))
     square[: metric.shape[0], : metric.shape[1]] = metric

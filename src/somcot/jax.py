@@ -33,7 +33,7 @@ try:
     from jax import Array
     from jax.typing import ArrayLike
 except ImportError:
-    raise ImportError("somcot.jax needs JAX: pip install 'somcot[jax]'") from None
+    raise ImportError("somcot.jax needs JAX: pip install jax") from None
 
 __all__ = ["distance", "metric"]
 

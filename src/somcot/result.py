@@ -458,7 +458,8 @@ class Result:
         return None if share is None or self.makeup is None else self.makeup.before_end(self, share)
 
     def __str__(self) -> str:
-        parts = [f"{self.distance:.6g}", self._claimed()]
+        noise = self.estimate is not None and abs(self.distance) < 1e-3 * self.estimate.standard_error
+        parts = ["0" if noise else f"{self.distance:.6g}", self._claimed()]
         if self.counted is not None:
             off = "not converged: " if "not-converged" in codes(self.notes) else ""  # the interval is of the counted
             parts.insert(1, f"{off}its transitions give {self.counted:.6g}")
@@ -485,8 +486,7 @@ class Result:
         return f"<somcot.Result {self}>"
 
     def _repr_html_(self) -> str:
-        card: str = view("result.card")(self)
-        return card
+        return str(view("result.card")(self))
 
     def report(self, path: str | os.PathLike[str], **details: Any) -> None:
         """Write a self-contained HTML report without scripts.

@@ -36,7 +36,7 @@ try:
 
     from somcot.abstraction import StateAbstraction
 except ImportError:
-    raise ImportError("somcot.torch needs PyTorch: pip install 'somcot[torch]'") from None
+    raise ImportError("somcot.torch needs PyTorch: pip install torch") from None
 
 __all__ = ["DistanceLoss", "NoiseCoupling", "RunningKernel", "StateAbstraction", "WarmStart", "distance", "metric"]
 

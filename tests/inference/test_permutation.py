@@ -15,8 +15,9 @@ from somcot import MarkovChain, Samples
 from somcot.inference.permutation import looks_identical
 from somcot.inference.statistics import chi_squared, main_entries
 from somcot.inference.units import WholeSequences
+from somcot.plumbing.errors import DataWarning
 from somcot.plumbing.notes import Note
-from tests.notes import noted
+from tests.notes import codes, noted
 
 LABELS = 1.0 - np.eye(5)
 
@@ -130,6 +131,17 @@ def test_recordings_that_are_not_independent() -> None:
     with noted("too-alike"):
         somcot.same_process(a, noisy_copy(a, 0.01, 1), discount=0.9)
     assert not any(looks_identical(walk(0.5, s), walk(0.5, 1000 + s)) for s in range(100))
+
+
+def test_copies_of_few_sequences_are_noted() -> None:
+    """Of the orders of six pairs of copies, one in 10,395 has equal halves; of those of three, one in 15."""
+    few = walk(0.5, 0, n=6)
+    assert looks_identical(few, few) == Note("too-alike")
+    with pytest.warns(DataWarning) as recorded:
+        assert somcot.same_process(few, few, discount=0.9).pvalue == 1.0
+    assert "too-alike" in codes(recorded)
+    three = walk(0.5, 0, n=3)
+    assert looks_identical(three, three) is None
 
 
 def test_one_deterministic_path_is_not_suspicious() -> None:

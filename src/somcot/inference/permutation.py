@@ -36,7 +36,7 @@ from somcot.plumbing.notes import Note
 from somcot.plumbing.text import figure, lower_end, meter, shown_pvalue
 from somcot.problem import Data
 from somcot.recorded.counts import Counts, known_starts_differ
-from somcot.recorded.transforms import EpisodeSteps, find_words
+from somcot.recorded.transforms import EpisodeSteps, copied, find_words
 from somcot.result import Result
 from somcot.samples import Samples
 from somcot.trajectories import needs_cells
@@ -208,7 +208,7 @@ def same_process(
         subject = Groups(engine)
         value = float(subject.statistics(subject.counts[None]).chi_squared[0])
         outcome = permute(subject, seed, n_permutations, chi_squared_only=True, threads=threads, report=report)
-    if _too_alike(engine, seed):
+    if copied(*recordings[:2]) or _too_alike(engine, seed):
         warn(Note("too-alike"), DataWarning)
     return SameProcessResult(value, outcome.pvalue, len(outcome.values), outcome.stopped, outcome.value, outcome.values)
 
@@ -289,7 +289,7 @@ def looks_identical(x: Samples, y: Samples, engine: Engine | None = None) -> Not
     """
     if x.discount != y.discount or known_starts_differ(x, y) or x.n_transitions + y.n_transitions > _MOST:
         return None
-    return Note("too-alike") if _too_alike(engine or chosen_engine([x, y])[0], seed=0) else None
+    return Note("too-alike") if copied(x, y) or _too_alike(engine or chosen_engine([x, y])[0], seed=0) else None
 
 
 def _too_alike(engine: Engine, seed: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -60,10 +60,11 @@ def shown(label: Hashable, longest: int = 16) -> str:
 def shown_all(labels: Iterable[Hashable], longest: int = 16) -> list[str]:
     """Labels for matplotlib that differ where the labels do."""
     texts = [",".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in labels]
-    from matplotlib import rcParams
+    import matplotlib
 
+    settings = cast("dict[str, Any]", matplotlib.rcParams)
     # Generic families such as sans-serif have a list of fonts.
-    known = _characters(*(font for name in rcParams["font.family"] for font in rcParams.get(f"font.{name}", [name])))
+    known = _characters(*(font for name in settings["font.family"] for font in settings.get(f"font.{name}", [name])))
     # $ would start a formula.
     return [
         "".join(c if c.isprintable() and ord(c) in known else "\u25a1" for c in text).replace("$", r"\$")
@@ -117,7 +118,9 @@ def _room(ax: Axes, texts: Sequence[str], points: float, reach: float) -> tuple[
     """
     figure, box = ax.figure, ax.get_window_extent()
     alone = len(figure.axes) == 1
-    width, height = (72.0 * side / figure.dpi for side in ((figure.bbox if alone else box).width, box.height))
+    # Alone they fill the figure but for a title and a legend.
+    sides = (figure.bbox.width, 0.86 * figure.bbox.height) if alone else (box.width, box.height)
+    width, height = (72.0 * side / figure.dpi for side in sides)
     if not alone:  # of unknown size until the layout is made
         return 1.7, min(width / 3.4, height / 2.8) / 2.0
     room = points * max(map(text_width, texts), default=0.0)

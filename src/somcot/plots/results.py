@@ -463,7 +463,7 @@ def _explain_colours(ax: Axes, name: str, *, chance: bool) -> None:
         handles.append(Line2D([], [], color="0.45", linestyle="--", lw=2.5, label="not significant"))
     # Side by side if they fit, at 10 points with 0.6 inches for each line.
     width = sum(0.6 + text_width(str(handle.get_label())) * 10.0 / 72.0 for handle in handles)
-    fits = width <= ax.figure.get_figwidth()
+    fits = width <= ax.figure.bbox.width / ax.figure.dpi
     ax.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=len(handles) if fits else 1, frameon=False
     )

@@ -470,7 +470,7 @@ CATALOGUE: dict[str, Kind] = {
         "column, or record longer sequences",
         "Every sequence of the table has a single row. Usually the wrong column was taken for the sequence: one that "
         "numbers rows instead of users, sessions or cases."),
-    "needs-dask": Kind(ERROR, "several processes need dask.distributed: pip install 'somcot[dask]'",
+    "needs-dask": Kind(ERROR, "several processes need dask.distributed: pip install distributed",
         "Dask, an optional dependency, spreads work over processes. Threads need no installation."),
     "end-is-a-state": Kind(ERROR, "{end} is a state of the data already; choose another label, or leave out [[end]] "
         "and pass [[terminated=True]] if sequences end there",

@@ -166,13 +166,15 @@ def fitting(labels: Sequence[Hashable], longest: int = LONGEST) -> list[str]:
     Examples
     --------
     >>> fitting(["home page of the shop", "注文確認と支払い方法の選択と住所"], 20)
-    ['home page…f the shop', '注文確認と…の選択と住所']
+    ['home page…f the shop', '注文確認と…選択と住所']
     """
     texts, room = label_texts(labels, longest), 0.62 * longest
-    wide = [k for k, text in enumerate(texts) if text_width(text) > room]
-    if wide:
-        most = min(0.95 * len(texts[k]) * room / text_width(texts[k]) for k in wide)  # marks of omission are wide
-        for k, text in zip(wide, label_texts([labels[k] for k in wide], max(int(most), 8)), strict=True):
+    lengths: dict[int, list[int]] = {}
+    for k, text in enumerate(texts):
+        if text_width(text) > room:  # the mark of omission is wide too
+            lengths.setdefault(max(int(0.95 * len(text) * room / text_width(text)), 8), []).append(k)
+    for most, wide in lengths.items():
+        for k, text in zip(wide, label_texts([labels[k] for k in wide], most), strict=True):
             texts[k] = text
     return texts
 

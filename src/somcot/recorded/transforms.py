@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -28,10 +30,39 @@ __all__ = [
     "EpisodeSteps",
     "Places",
     "WordSteps",
+    "copied",
     "find_words",
     "steps_between_words",
     "times_reached",
 ]
+
+
+_BY_CHANCE = 1e-3  # of independent recordings being taken for copies
+
+
+def copied(x: Samples, y: Samples) -> bool:
+    """Whether two recordings have the same sequences in the same order, which exchangeable ones rarely have.
+
+    Counts of steps do not show it for few sequences: exchanging a sequence for its copy changes nothing.
+
+    Examples
+    --------
+    >>> import somcot
+    >>> paths = somcot.random_walk(4).sample(10, 20, rng=0)
+    >>> copied(paths, paths), copied(paths, somcot.random_walk(4).sample(10, 20, rng=1))
+    (True, False)
+    """
+    if x.states != y.states or x.offsets is None or y.offsets is None:
+        return False
+    if not all(np.array_equal(getattr(x, name), getattr(y, name)) for name in ("offsets", "now", "following")):
+        return False
+    ends = pairwise(x.offsets.tolist())
+    times = Counter((x.now[a:b].tobytes(), x.following[b - 1 : b].tobytes()) for a, b in ends)
+    # Orders with equal halves among all orders of the sequences of both; equal sequences count as one.
+    of_one, of_both = (
+        math.lgamma(k * times.total() + 1) - sum(math.lgamma(k * n + 1) for n in times.values()) for k in (1, 2)
+    )
+    return of_one - of_both < math.log(_BY_CHANCE)
 
 
 # --- N-grams (words) of k states in episodes, and the steps between them

@@ -240,7 +240,8 @@ def computation(about: ReportInput) -> list[Fact]:
     """Facts about the computation; terminals show a selection by key."""
     result, cost = about.result, about.cost
     # Estimates get four decimals; exact values have more correct digits.
-    shown = figure(result.distance) if result.plugin is not None else f"{result.distance:.6g}"
+    noise = result.estimate is not None and abs(result.distance) < 1e-3 * result.estimate.standard_error
+    shown = figure(0.0 if noise else result.distance) if result.plugin is not None else f"{result.distance:.6g}"
     # The order is that of the page; terminals select by key.
     facts = [Fact("distance", "distance", shown, strong=True)]
 
