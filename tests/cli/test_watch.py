@@ -20,10 +20,12 @@ import pytest
 from typer.testing import CliRunner
 
 from somcot import Monitor
+from somcot.cli import watch as cli_watch
 from somcot.cli.application import app
 from somcot.data import clickstream
 from somcot.readers import from_table
 from somcot.readers.tables import csv_stream as feed
+from somcot.report import many_facts
 from tests.live.streams import Family, same
 
 READ = ["--sequence", "session", "--state", "page", "--terminated", "all", "--discount", "0.9"]
@@ -147,10 +149,13 @@ def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None
     log.write_text("".join(rows))
     assert watch(folder, log, "--state-file", whole)[0] == 0
     found: list[Any] = []
+    before = 0
     for end in (1, 2000, 3001, 3500, len(rows)):
         log.write_text("".join(rows[:end]))
-        code, out, _ = watch(folder, log, "--state-file", state, "--json")
+        code, out, error = watch(folder, log, "--state-file", state, "--json")
         assert code == 0
+        assert (f"resumes after event {max(before - 1, 0):,}" in error) == (before > 0)
+        before = end
         found += [line for line in lines(out) if line["type"] == "alarm"]
     one, other = Monitor.load(whole), Monitor.load(state)
     assert len(found) == 1
@@ -418,6 +423,15 @@ def test_a_packed_file_is_read_and_not_followed(folder: Path, tmp_path: Path) ->
     code, _, error = watch(folder, tmp_path / "log.csv.gz", "--follow")
     assert code == 2
     assert "only CSV files that are not compressed can be followed" in error
+
+
+def test_the_page_is_written_while_events_arrive(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[Any] = []
+    monkeypatch.setattr(cli_watch, "_PAGE", -1.0)  # seconds between two
+    monkeypatch.setattr(many_facts, "write_status", lambda *_, refresh, **__: pages.append(refresh))
+    assert watch(folder, folder / "quiet.csv", "--html", tmp_path / "status.html")[0] == 0
+    assert pages[0] == 5
+    assert pages[-1] is None
 
 
 def test_a_file_of_many_pieces_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
