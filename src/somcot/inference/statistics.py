@@ -487,8 +487,7 @@ class PowerCurve(NamedTuple):
         from scipy.special import ndtr, ndtri
 
         # Far above, where a search may begin, all tests find the change: such shares would flatten the curve.
-        enough = min((point.n for point in points if point.power >= power), default=np.inf)
-        points = [point for point in points if point.n <= _STEP * enough]
+        points = [p for p in points if p.n <= _STEP * min((q.n for q in points if q.power >= power), default=np.inf)]
         n, share, size = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
         root = np.sqrt(n)
         inner = (size * share + 0.5) / (size + 1.0)  # never 0 or 1
@@ -512,7 +511,7 @@ class PowerCurve(NamedTuple):
 
 
 _FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
-_TESTS, _STEP = 480, 3  # tests in all; ratio of numbers of sequences until the power is bracketed
+_TESTS, _STEP = 480, 3  # tests in all, and the ratio of numbers of sequences before the power is bracketed
 
 
 def bracketed(
