@@ -191,7 +191,7 @@ def _at_margin(name: str, cell: AtMargin, runs: int, stream: str) -> dict[str, A
     verdicts = {"equivalent": 0, "changed": 0, "inconclusive": 0}
     for seed in range(runs):
         case = cell.draw(_rng(stream, name, seed))
-        options = {} if cell.design == "none" else {cell.design: case.labels}
+        options: dict[str, Any] = {} if cell.design == "none" else {cell.design: case.labels}
         test = somcot.same_process(case.x, case.y, discount=DISCOUNT, margin=cell.truth, rng=seed, **options)
         assert test.verdict is not None
         verdicts[test.verdict] += 1
@@ -402,7 +402,7 @@ def _tasks(first: Source, second: Source, rng: np.random.Generator) -> Grouped:
     for own in runs:
         counts = [int(own[~kinds].sum()), int(own[kinds].sum())]
         sides.append(joined([s.record(n, rng) for s, n in zip((first, second), counts, strict=True)]))
-        labels.append([k for kind in (False, True) for k in np.flatnonzero(kinds == kind) for _ in range(own[k])])
+        labels.append([int(k) for kind in (False, True) for k in np.flatnonzero(kinds == kind) for _ in range(own[k])])
     return Grouped(sides[0], sides[1], (labels[0], labels[1]))
 
 

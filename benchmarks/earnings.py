@@ -53,7 +53,7 @@ class Payer(NamedTuple):
         rows, episodes, rewards, ends = self.kernel.cumsum(axis=1), [], [], []
         for _ in range(n):
             h, mood = rng.choice(len(self.start), p=self.start), self.mood * rng.normal()
-            seen, earned = [int(self.shown[h])], []
+            seen, earned = [int(self.shown[h])], list[float]()
             while len(earned) < length and seen[-1] != self.final:
                 t = min(int(np.searchsorted(rows[h], rng.random(), side="right")), len(rows) - 1)
                 earned.append(self.rewards[h, t] + mood + self.noise * rng.normal())

@@ -287,11 +287,11 @@ def recorded_pair(family: DistanceFamily, rng: np.random.Generator) -> tuple[MDP
     if family.kind in ("machine", "river", "cautious"):
         worn = (0.2, 0.35) if family.change == "wear" else (0.5, 0.3)
         (x, R), (y, S) = (river(p, n) for p in (0.5, 0.35)) if family.kind == "river" else map(machine, worn)
-        more: dict[str, Any] = {"length": 50}
+        how: dict[str, Any] = {"length": 50}
         if family.kind == "cautious":
             runs = np.r_[np.ones(3), np.full(5, 0.7), np.zeros(n - 8)]
-            more["behaviour"] = np.stack([runs, 1 - runs], axis=1)
-        one, other = (record(side, family.n, rng, outcome=rewards, **more) for side, rewards in ((x, R), (y, S)))
+            how["behaviour"] = np.stack([runs, 1 - runs], axis=1)
+        one, other = (record(side, family.n, rng, outcome=rewards, **how) for side, rewards in ((x, R), (y, S)))
         return x, y, one, other, None
     if family.kind == "coins":
         P, chance = garnet(n, m, branching, rng), rng.random((n, m, n))

@@ -18,7 +18,7 @@ import somcot
 from somcot import report
 from somcot.data import clickstream
 from somcot.readers import from_table
-from somcot.report import many_facts, pages
+from somcot.report import many_facts
 
 pytestmark = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 
@@ -114,13 +114,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         )
     return {
         "ugly": report.html(strange, x=ugly[0], y=ugly[1], names=(UGLY[3], UGLY[6]), state_name="state"),
-        "ugly matrix": pages.page(many_facts.matrix_sections(odd)),
+        "ugly matrix": report.page(many_facts.matrix_sections(odd)),
         "demo": report.html(demo, names=("May", "June"), x=shop["may"], y=shop["june"], state_name="page"),
         "long": report.html(other, x=long[0], y=long[1], names=("a rather long name of a file.csv", "another one.csv")),
         "two": report.html(two, x=coin[0], y=coin[1]),
-        "matrix": pages.page(many_facts.matrix_sections(matrix)),
-        "drift": pages.page(many_facts.drift_sections(changed)),
-        "same": pages.page(many_facts.drift_sections(same)),
+        "matrix": report.page(many_facts.matrix_sections(matrix)),
+        "drift": report.page(many_facts.drift_sections(changed)),
+        "same": report.page(many_facts.drift_sections(same)),
     }
 
 

@@ -156,7 +156,7 @@ def test_noise_is_about_the_mean_between_posteriors_of_one_process() -> None:
         for side in (x, y)
     ]
     found = msm.posterior_distances(x, y, discount=0.9)
-    assert found.noise == pytest.approx(np.hypot(*apart), abs=1e-12)
+    assert found.noise == pytest.approx(float(np.linalg.norm(apart)), abs=1e-12)
     assert f"noise alone {found.noise:.4g}" in repr(found)
     other = msm.posterior_distances(x, _posterior(np.roll(kernel, 1, axis=0), 1500, 99), discount=0.9)
     assert other.noise is not None

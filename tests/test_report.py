@@ -19,7 +19,7 @@ from somcot.inference import intervals
 from somcot.live.monitor import Monitor
 from somcot.plumbing.html import Bold, Section, Table, markup
 from somcot.plumbing.notes import Note
-from somcot.report import many_facts, pages
+from somcot.report import many_facts
 from somcot.report import svg as drawings
 from tests.notes import notes_in
 
@@ -432,11 +432,11 @@ def all_pages() -> dict[str, str]:
     live = many_facts.monitor_sections(monitor, source=HOSTILE[0], curve=curve, facts=[(HOSTILE[0], HOSTILE[6])])
     return {
         "result": report.html(somcot.distance(first, second, discount=0.9, confidence=0.9, rng=0)),
-        "matrix": pages.page(many_facts.matrix_sections(matrix, **more)),  # type: ignore[arg-type]
-        "drift": pages.page(
+        "matrix": report.page(many_facts.matrix_sections(matrix, **more)),  # type: ignore[arg-type]
+        "drift": report.page(
             many_facts.drift_sections(somcot.drift(weeks, discount=0.9, rng=0), source=HOSTILE[1], **more)  # type: ignore[arg-type]
         ),
-        "live": pages.page(live, refresh=5),
+        "live": report.page(live, refresh=5),
     }
 
 
@@ -467,7 +467,7 @@ def test_a_chart_of_a_few_periods_fits_on_a_phone(n: int, fits: bool) -> None:
     """A chart of many scrolls instead: marks stay apart."""
     chain = somcot.random_walk(2)
     periods = {k: chain.sample(6, 5, rng=k) for k in range(n)}
-    page = pages.page(many_facts.drift_sections(somcot.drift(periods, discount=0.5, rng=0, n_permutations=1)))
+    page = report.page(many_facts.drift_sections(somcot.drift(periods, discount=0.5, rng=0, n_permutations=1)))
     picture = re.search(r'<svg viewBox="0 0 ([0-9.]+) [^>]*aria-label="distances over the periods"', page)
     assert picture is not None
     assert (float(picture[1]) < 500.0) == fits
@@ -511,7 +511,7 @@ def test_a_page_gives_two_notes_of_a_kind_and_no_end_that_looks_like_zero() -> N
 def test_folded_sections_share_one_heading() -> None:
     first = Section("a", "Title", ["begin"])
     folded = [Section(name, name, ["more"], closed=True) for name in ("b", "c", "d")]
-    page = pages.page([first, *folded])
+    page = report.page([first, *folded])
     assert page.count("<h2>Details</h2>") == 1
     assert page.count("<details>") == 3
 

@@ -41,6 +41,8 @@ def paying(go: float, n: int, seed: int, noise: float = 0.0) -> Samples:
 
 def test_features_follow_the_rows() -> None:
     a, b = paying(0.2, 40, 0), paying(0.6, 40, 1)
+    assert a.features is not None
+    assert b.features is not None
     # The reward is the next state's, so features are those of each recording although rewards are pooled.
     np.testing.assert_allclose(costs.from_features(a, b), np.abs(np.subtract.outer(a.features, b.features)), atol=1e-12)
     assert costs.from_features(a, b).disagreement() is None
@@ -155,9 +157,9 @@ def test_a_change_that_pays_is_found() -> None:
     """The features of states that both have differ because their next states do; pooled means hid that."""
     a, b = paying(0.2, 60, 0), paying(0.6, 60, 1)
     result = quiet(somcot.distance, a, b, "features", discount=0.9)
-    chains = [MarkovChain([[1 - go, go], [0.5, 0.5]], initial=0) for go in (0.2, 0.6)]
+    x, y = (MarkovChain([[1 - go, go], [0.5, 0.5]], initial=0) for go in (0.2, 0.6))
     pay = np.abs(np.subtract.outer([0.2, 0.0], [0.6, 0.0]))
-    assert result.distance == pytest.approx(somcot.distance(*chains, pay, discount=0.9).distance, rel=0.15)
+    assert result.distance == pytest.approx(somcot.distance(x, y, pay, discount=0.9).distance, rel=0.15)
     assert "features-differ" not in codes(result.notes)
 
 

@@ -98,8 +98,8 @@ def test_every_kind_of_file(folder: Path, tmp_path: Path) -> None:
 
 
 def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
+    from somcot.report import page as page_of
     from somcot.report.many_facts import matrix_sections
-    from somcot.report.pages import page as page_of
 
     walks = {"<b>": somcot.random_walk(3), "x & y": somcot.random_walk(3, 0.7)}
     page = page_of(matrix_sections(somcot.distance_matrix(walks, discount=0.9)))
@@ -110,8 +110,8 @@ def test_names_in_pages_are_escaped(tmp_path: Path) -> None:
 
 
 def test_cells_without_a_distance_are_crossed_out() -> None:
+    from somcot.report import page as page_of
     from somcot.report.many_facts import matrix_sections
-    from somcot.report.pages import page as page_of
 
     def picky(x: object, y: object) -> np.ndarray:
         if x is walks["a"] and y is walks["b"]:

@@ -149,10 +149,13 @@ def test_a_state_file_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None
     log.write_text("".join(rows))
     assert watch(folder, log, "--state-file", whole)[0] == 0
     found: list[Any] = []
+    before = 0
     for end in (1, 2000, 3001, 3500, len(rows)):
         log.write_text("".join(rows[:end]))
-        code, out, _ = watch(folder, log, "--state-file", state, "--json")
+        code, out, error = watch(folder, log, "--state-file", state, "--json")
         assert code == 0
+        assert (f"resumes after event {max(before - 1, 0):,}" in error) == (before > 0)
+        before = end
         found += [line for line in lines(out) if line["type"] == "alarm"]
     one, other = Monitor.load(whole), Monitor.load(state)
     assert len(found) == 1

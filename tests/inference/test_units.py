@@ -355,7 +355,7 @@ def test_when_states_are_left_for_good_is_chance(kind: str) -> None:
     assert found.confidence_interval is not None
     assert found.confidence_interval.low == 0.0
     if kind != "counts":
-        assert somcot.same_process(a, b, discount=0.9, rng=0).pvalue > 0.1
+        assert somcot.same_process(x, y, discount=0.9, rng=0).pvalue > 0.1
 
 
 def test_few_long_recordings_start_in_their_stationary_distribution() -> None:
@@ -419,10 +419,25 @@ def test_first_states_are_permuted_among_themselves() -> None:
     begin = int(engine.support.indptr[-2])
     assert (counts[:, :, begin:].sum(axis=2) == [1, 20]).all()
     assert np.ptp(counts[:, 0, :begin], axis=0).max() > 0, "other blocks are permuted"
-    # Multinomial coefficients of both kinds of blocks.
-    blocks = np.bincount(engine.observed)
-    assert engine.n_permutations == 21 * comb(int(blocks.sum()) - 21, int(blocks[0]) - 1)
+    # Multinomial coefficients of blocks and of first states.
+    blocks = np.bincount(engine.observed) - [1, 20]
+    assert engine.n_permutations == 21 * comb(int(blocks.sum()), int(blocks[0]))
+    halves = engine.halve(0, 10)[:, :, begin:].sum(axis=2)
+    assert (halves[0::2] + halves[1::2] == [1, 20]).all()
+    assert (halves[:, 1] == 10).all()
     # Known or derived initial distributions count no first states: all blocks are alike.
     known, _ = chosen_engine([side.with_start(0) for side in (x, y)])
     assert isinstance(known, WholeSequences)
     assert known.n_permutations == comb(int(blocks.sum()), int(blocks[0]))
+
+
+def test_rows_of_few_long_recordings_are_compared_with_those_of_many_short_ones() -> None:
+    """Short sequences are one block each, with which all blocks of the long ones are exchanged."""
+    x = random_chain(np.random.default_rng(5), 4, "dense")
+    kernel = np.asarray(x.transition)
+    y = MarkovChain(0.7 * kernel + 0.3 * np.roll(kernel, 1, axis=1), x.initial)
+    for other, differ in ((x, False), (y, True)):
+        sides = x.sample(3, 400, rng=1), other.sample(40, 25, rng=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert (somcot.same_process(*sides, discount=0.9, rng=0).pvalue < 0.02) is differ

@@ -9,6 +9,7 @@ import pytest
 import somcot
 from somcot import costs, select_model
 from somcot.many.selection import _near
+from somcot.plumbing.notes import Note
 
 pytestmark = pytest.mark.filterwarnings("ignore:the distance is not distinguishable")
 COST = costs.absolute([1, 0, 0, 0, -1], [1, 0, 0, 0, -1])
@@ -117,3 +118,13 @@ def test_the_set_holds_the_nearest_candidate_and_is_small(truth: float) -> None:
             overlapping += sum(row.low <= best.high for row in found.table)
     assert held >= 84  # two standard errors below 90
     assert size < overlapping
+
+
+def test_notes_name_the_data_and_the_candidate() -> None:
+    few = {name: somcot.Samples.from_trajectories([[0, 1, 0, 2, 1], [0, 2, 2, 1, 0]] * 9) for name in ("a", "b")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = select_model(few["a"], few, discount=0.9, rng=0)
+    about = {note.about for note in found.notes if isinstance(note, Note) and note.about}
+    assert about
+    assert not about & {"x", "y"}

@@ -20,8 +20,7 @@ from somcot import Status
 from somcot.paper import command
 from somcot.paper import step_sizes as steps
 from somcot.paper.command import index_page
-from somcot.paper.experiment import FigureCheck, Record
-from somcot.paper.loop import sweep
+from somcot.paper.experiment import FigureCheck, Record, sweep
 
 mpl.use("Agg")
 

@@ -14,8 +14,7 @@ from somcot.paper import encoder, pendulum, similarity
 from somcot.paper import model_selection as selection
 from somcot.paper import step_sizes as steps
 from somcot.paper.command import EXPERIMENTS, produce
-from somcot.paper.experiment import Record
-from somcot.paper.loop import TABLE, spearman
+from somcot.paper.experiment import TABLE, Record, spearman
 
 mpl.use("Agg")
 

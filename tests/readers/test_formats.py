@@ -314,6 +314,28 @@ def test_a_database_that_is_called_db_is_recognised(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_objects_one_after_another_are_rows(tmp_path: Path) -> None:
+    rows = [{"session": 1, "event": {"name": name}} for name in "aba"]
+    (tmp_path / "log.json").write_text(
+        "\ufeff" + "".join(json.dumps(row, indent=2) + "\n" for row in rows), encoding="utf-8"
+    )
+    assert from_table(tmp_path / "log.json", sequence="session", state="event.name").n_transitions == 2
+    (tmp_path / "cut.json").write_text(json.dumps(rows[0], indent=2) + json.dumps(rows[1], indent=2)[:-3])
+    with pytest.raises(ValueError, match=r"cut\.json: object 2 is not valid JSON"):
+        from_table(tmp_path / "cut.json", sequence="session", state="event.name")
+
+
+def test_a_log_that_begins_with_a_bracket_is_not_json(tmp_path: Path) -> None:
+    for name, text in (("a.log", "[Sun Dec 04 04:47:44 2005] [notice] ready\n"), ("b.txt", "{0} ready\n")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match="its ending") as error:
+            from_table(tmp_path / name)
+        assert code_of(error) == "unknown-ending"
+    for text in ('[\n {"state": "a"}, {"state": "b"}]', '{"state": "a"}\n{"state": "b"}'):
+        (tmp_path / "c.txt").write_text(text)
+        assert from_table(tmp_path / "c.txt").n_transitions == 1
+
+
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 def test_tar_archives_are_refused_with_a_remedy(mode: str, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("state\na\nb\n")

@@ -64,7 +64,8 @@ def test_all_groups_have_the_states_of_all() -> None:
 
 def test_small_groups_are_listed_and_left_out(log: pd.DataFrame) -> None:
     more = pd.concat([log, pd.DataFrame({"week": ["d", "d", "e"], "user": 1, "t": [1, 2, 3], "page": "x"})])
-    with noted("groups-left-out", n=2, least=20, groups="d (1), e (0)"), warnings.catch_warnings():
+    left = "d (1), e (0) (sequences are split where 'week' changes)"
+    with noted("groups-left-out", n=2, least=20, groups=left), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(single row|within a sequence)")
         assert list(split_table(more, "week", sequence="user", state="page", least=20)) == ["a", "b", "c"]
 
@@ -173,8 +174,18 @@ def test_groups_may_join_values() -> None:
             split_table(table, "g", groups=wrong, **options)
     with pytest.raises(TypeError, match="groups"):
         split_table(table, "g", groups="a,b", **options)
-    with pytest.raises(ValueError, match="c has 1 transitions, expected at least 2"), pytest.warns(DataWarning):
+    cut = r"c has 1 transitions \(sequences are split where 'g' changes\), expected at least 2"
+    with pytest.raises(ValueError, match=cut), pytest.warns(DataWarning):
         split_table(table, "g", groups=["a", "c"], **options | {"least": 2})
+
+
+def test_periods_that_no_sequence_starts_in_are_explained() -> None:
+    days = ["2026-01-01", "2026-01-02", "2026-02-01", "2026-02-02"]
+    table = {"time": days, "state": list("abab"), "user": [1, 1, 1, 1]}
+    left = "2026-02 (0) (sequences belong to the period in which they start)"
+    with noted("groups-left-out", n=1, least=1, groups=left):
+        assert list(split_table(table, "month", sequence="user", least=1)) == ["2026-01"]
+    assert list(split_table(table, "month", sequence="user", least=1, gap="9d")) == ["2026-01", "2026-02"]
 
 
 def test_quarters_and_years() -> None:
@@ -183,3 +194,39 @@ def test_quarters_and_years() -> None:
     found = {by: split_table(table, by, least=1) for by in ("quarter", "year")}
     assert {label: s.n_episodes for label, s in found["quarter"].items()} == {"2025-Q4": 1, "2026-Q1": 1, "2026-Q2": 1}
     assert {label: s.n_episodes for label, s in found["year"].items()} == {"2025": 1, "2026": 2}
+
+
+@pytest.mark.filterwarnings("ignore::somcot.plumbing.errors.DataWarning")
+def test_what_one_event_of_a_case_tells_holds_for_all_of_it() -> None:
+    """As in event logs whose first event describes the case; against pandas, with rows in any order and two holes."""
+    rng = np.random.default_rng(4)
+    n = 400
+    frame = pd.DataFrame(
+        {"case": rng.integers(0, 60, n), "time": rng.permutation(n), "state": rng.choice(list("abc"), n)}
+    )
+    kind = pd.Series(rng.choice(["x", "y", "z"], 60))
+    known = rng.random(n) < 0.3
+    known[frame.drop_duplicates("case").index] = True
+    frame["kind"] = frame.case.map(kind).where(known, None)
+    frame["full"] = frame.case.map(kind)
+    options: dict[str, Any] = {"sequence": "case", "time": "time", "state": "state", "least": 1}
+    partly, full = (split_table(frame, name, **options) for name in ("kind", "full"))
+    for read in (split_periods, split_table):
+        assert {k: steps(s) for k, s in read(frame, "kind", **options).items()} == {
+            k: steps(s) for k, s in read(frame, "full", **options).items()
+        }
+    attributes = [
+        from_table(frame, sequence="case", time="time", state="state", attributes=[name]).episode_attributes[name]
+        for name in ("kind", "full")
+    ]
+    assert list(partly) == list(full) == ["x", "y", "z"]
+    assert attributes[0].tolist() == attributes[1].tolist()
+    # Two values, or none: nothing is guessed.
+    torn = frame[frame.case == frame.case[0]].copy()
+    for values in ([None] * len(torn), ["x", None, "y", *["x"] * (len(torn) - 3)]):
+        torn["kind"] = values
+        with pytest.raises(ValueError, match=r"has no 'kind'; fill it in"):
+            split_table(torn, "kind", **options)
+    # Without sequences, a row without a group is an error as before.
+    with pytest.raises(ValueError, match=r"has no 'kind'"):
+        split_table({"state": list("aab"), "time": [1, 2, 3], "kind": ["x", None, "x"]}, "kind", least=1)

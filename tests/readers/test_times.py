@@ -72,6 +72,9 @@ def test_errors_name_what_would_help() -> None:
         seconds(["Reassigned"])
     with pytest.raises(ValueError, match="name the notation"):
         seconds(["10h46"])
+    for clock in ("06:55:46", "18:01:47,978", "9:30 PM"):
+        with pytest.raises(ValueError, match=r"a time without its date.*time='file'"):
+            seconds([clock])
     for zone in ("CET", "Europe/Berlin", "[America/New_York]"):
         with pytest.raises(ValueError, match=r"write an offset such as \+01:00"):
             seconds([f"2014-10-22 11:15:41 {zone}"])

@@ -206,7 +206,8 @@ def select(
         )
         _announce(plan, 0, yes=yes)
         selection = choose(plan, progress=sys.stderr.isatty())
-    notes = [*for_terminal(selection.notes, {"data": str(name)}), *messages]
+    about = selection.notes if by is None else _without_unseen(selection.notes)  # groups have the states of all
+    notes = [*for_terminal(about, {"data": str(name)}), *messages]
     if json:
         print_json({
             "somcot": somcot.__version__, "command": "select", "data": name, "best": selection.best,

@@ -221,6 +221,7 @@ class _Watch:
                 "before, or name another --state-file"
             )
         self.monitor = saved
+        _note(f"resumes after event {saved.n_events:,}, as saved in {path}")
         position = dict(saved.position or {})
         if position.get("source") != self._source():
             raise ValueError(

@@ -81,7 +81,7 @@ def decision(test: SameProcessResult) -> str:
     low, high, level = test.distance.confidence_interval
     made = test.distance.makeup
     least = figure(low) if made is None else lower_end(low, float(made.cost.min()), float(made.cost.max()))
-    interval = f"{100 * level:g} % interval {least} to {figure(high)}"
+    interval = f"{100 * level:g} % interval {least} to {figure(high)}, a cautious upper end"
     if test.verdict == "equivalent":
         return f"Equivalent: the distance is below the margin of {test.margin:g} ({interval})."
     if test.verdict == "changed":

@@ -491,6 +491,9 @@ class PowerCurve(NamedTuple):
         """Probit regression of the simulated rejections on sqrt(n), near the requested power: it rises with n."""
         from scipy.special import ndtr, ndtri
 
+        # Far above, where a search may begin, all tests find the change: such shares would flatten the curve.
+        enough = min((point.n for point in points if point.power >= power), default=np.inf)
+        points = [point for point in points if point.n <= _STEP * enough]
         n, share, size = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
         root = np.sqrt(n)
         inner = (size * share + 0.5) / (size + 1.0)  # never 0 or 1
@@ -516,6 +519,7 @@ class PowerCurve(NamedTuple):
 
 _FIRST, _SIMULATIONS = 20, 60  # tests at a number of sequences, before and after the requested power is bracketed
 _TESTS = 480  # tests in all
+_STEP = 3  # ratio of numbers of sequences until the power is bracketed
 
 
 def bracketed(
@@ -538,7 +542,7 @@ def bracketed(
         low = max((p.n for p in points if p.power < power), default=None)
         high = min((p.n for p in points if p.power >= power), default=None)
         if high is None or low is None:
-            following = 3 * n if high is None else n // 3  # until the power is bracketed
+            following = _STEP * n if high is None else n // _STEP
         else:
             following = PowerCurve.fitted(points, power).solved(power)
         following = min(max(following, ends[0]), ends[1])

@@ -67,6 +67,8 @@ class WholeSequences:
         If there are any, units are whole sequences, which are permuted and halved within strata, and weighted.
     ends : frozenset
         States where one process is known to end and another goes on: ends there count as steps to the same state.
+    begins : list of ndarray of int64, shape (n_episodes,), or None
+        For each recording, the unit of each first state, if these are units of their own; else they belong to pieces.
     """
 
     pooled: Counts
@@ -77,6 +79,7 @@ class WholeSequences:
     n_groups: int
     strata: Strata | None = None
     ends: frozenset[Hashable] = frozenset()
+    begins: list[Ints] | None = None
 
     @classmethod
     def of(
@@ -93,8 +96,14 @@ class WholeSequences:
         units = [part + begin for part, begin in zip(parts, first, strict=True)]
         ends = disputed_ends(recordings, others)
         pooled = reduce(Counts.merge, [side.counted.staying(ends, number_ended(side)) for side in recordings])
-        observed = np.repeat(np.arange(len(sizes)), sizes)
-        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends)
+        observed, begins = np.repeat(np.arange(len(sizes)), sizes), None
+        if length is not None and not pooled.starts_known:
+            # If blocks took them along, permutations would give a single long recording many of the first states of
+            # twenty others, and its own initial distribution, of which it shows one state, would look different.
+            owner = np.repeat(np.arange(len(sizes)), [recording.n_episodes for recording in recordings])
+            begins = [len(observed) + np.flatnonzero(owner == k) for k in range(len(sizes))]
+            observed = np.concatenate([observed, owner])
+        return cls(pooled, recordings, units, bounds, observed, len(sizes), strata, ends, begins)
 
     @property
     def shares(self) -> Floats:
@@ -131,16 +140,9 @@ class WholeSequences:
 
     @cached_property
     def _exchangeable(self) -> list[Ints]:
-        """Units that are permuted among themselves: if first states count, first blocks are apart.
-
-        If all were permuted together, a single long recording, which has one first state, would get many of those of
-        twenty others, and its initial distribution would look different from theirs.
-        """
-        begins = np.zeros(len(self.observed), dtype=np.bool_)
-        for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
-            if not (self.pooled.starts_known or recording.offsets is None):
-                begins[units[np.searchsorted(bounds, recording.offsets[:-1])]] = True
-        return [part for part in (np.flatnonzero(begins), np.flatnonzero(~begins)) if len(part)]
+        """Units that are permuted among themselves: pieces, and first states that are units of their own."""
+        n = len(self.observed) - (0 if self.begins is None else sum(len(own) for own in self.begins))
+        return [part for part in (np.arange(n), np.arange(n, len(self.observed))) if len(part)]
 
     @property
     def fitted(self) -> Support:
@@ -210,9 +212,11 @@ class WholeSequences:
             return taken
         # Each group has a stream of its own, so that it does not depend on the size of the others.
         rng = np.random.default_rng([seed, 1, first + group])
+        parts = [part[grouping[part] == group] for part in self._exchangeable]
         for split in range(n_splits):
-            half = len(own) // 2 + (len(own) % 2) * int(rng.integers(2))
-            taken[2 * split, rng.permutation(own)[:half]] = 1.0
+            for part in parts:
+                half = len(part) // 2 + (len(part) % 2) * int(rng.integers(2))
+                taken[2 * split, rng.permutation(part)[:half]] = 1.0
         taken[1::2, own] = 1.0 - taken[0::2, own]
         return taken
 
@@ -248,7 +252,7 @@ class WholeSequences:
         """The entry of each transition and of each first state, the bounds of pieces in them, and the pieces' units."""
         pooled, index = self.pooled, {label: i for i, label in enumerate(self.pooled.states)}
         support, begin = self.support, int(self.support.indptr[-2])
-        for recording, units, bounds in zip(self.recordings, self.units, self.bounds, strict=True):
+        for k, (recording, units, bounds) in enumerate(zip(self.recordings, self.units, self.bounds, strict=True)):
             places = np.array([index[label] for label in recording.states], dtype=np.int64)
             starts = (begin + np.searchsorted(support.indices[begin:], places)).astype(np.int32)
             now, following = recording.now, recording.following
@@ -258,7 +262,8 @@ class WholeSequences:
                 yield starts[now[lasting]], np.append(0, np.cumsum(lasting))[bounds], units
             if not (pooled.starts_known or recording.offsets is None):
                 first = recording.offsets[:-1]
-                yield starts[now[first]], np.arange(len(first) + 1), units[np.searchsorted(bounds, first)]
+                own = units[np.searchsorted(bounds, first)] if self.begins is None else self.begins[k]
+                yield starts[now[first]], np.arange(len(first) + 1), own
             if self.ends and not (recording.terminated is None or recording.offsets is None):
                 last = recording.offsets[1:][recording.terminated] - 1
                 inside = np.array([label in self.ends for label in recording.states])

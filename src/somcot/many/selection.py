@@ -25,7 +25,7 @@ from somcot.many.work import pair_result
 from somcot.plumbing.arrays import Bools, Floats
 from somcot.plumbing.checks import check_confidence, check_discount
 from somcot.plumbing.html import Notes, Table, card
-from somcot.plumbing.notes import collected
+from somcot.plumbing.notes import Note, collected
 from somcot.plumbing.text import figure, label_text, meter
 from somcot.problem import ChainOrData, Data
 from somcot.result import Result, Status
@@ -203,11 +203,14 @@ def choose(plan: JobPlan, *, progress: bool = False) -> Selection:
     assert confidence is not None
     report = meter(len(processes)) if progress else None
     results: list[Result] = []
-    with collected() as notes:
-        for j in range(len(processes)):
+    notes: list[Note] = []
+    for j, label in enumerate(processes):
+        with collected() as about_pair:
             results.append(_result(plan, j))
-            if report is not None:
-                report(j + 1, len(processes), results[-1].distance)
+        names = {"x": "data", "y": str(label)}  # the sides of this comparison
+        notes += [Note(n.code, names[n.about], **n.values) if n.about in names else n for n in about_pair]
+        if report is not None:
+            report(j + 1, len(processes), results[-1].distance)
     halves = np.array([_halves(result) for result in results])
     plugins = np.array([result.distance if result.plugin is None else result.plugin for result in results])
     # Against known candidates the bias comes from the data alone and is nearly the same for all, so plug-ins rank best.

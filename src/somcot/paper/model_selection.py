@@ -13,8 +13,21 @@ import numpy as np
 
 from somcot import block_chain, distance, random_walk
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Choice, DrawnPair, TableRow, hits, spearman, stages, sweep, walk_cost
+from somcot.paper.experiment import (
+    TABLE,
+    Choice,
+    DrawnPair,
+    Experiment,
+    FigureCheck,
+    Record,
+    Report,
+    TableRow,
+    hits,
+    spearman,
+    stages,
+    sweep,
+    walk_cost,
+)
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:

@@ -22,8 +22,20 @@ from numpy.typing import NDArray
 from somcot import costs, distance
 from somcot.continuous.discretise import discretise
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, Choice, DrawnPair, TableRow, few_data_expected, hits, stages, sweep
+from somcot.paper.experiment import (
+    TABLE,
+    Choice,
+    DrawnPair,
+    Experiment,
+    FigureCheck,
+    Record,
+    Report,
+    TableRow,
+    few_data_expected,
+    hits,
+    stages,
+    sweep,
+)
 from somcot.plumbing.arrays import Floats
 from somcot.samples import Samples
 from somcot.trajectories import Trajectories

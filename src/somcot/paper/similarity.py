@@ -15,8 +15,20 @@ import numpy as np
 
 from somcot import Problem, metric, random_walk
 from somcot.paper import experiment as style
-from somcot.paper.experiment import Experiment, FigureCheck, Record, Report
-from somcot.paper.loop import TABLE, DrawnPair, TableRow, default_estimate, spearman, stages, sweep, walk_cost
+from somcot.paper.experiment import (
+    TABLE,
+    DrawnPair,
+    Experiment,
+    FigureCheck,
+    Record,
+    Report,
+    TableRow,
+    default_estimate,
+    spearman,
+    stages,
+    sweep,
+    walk_cost,
+)
 from somcot.plumbing.arrays import Floats
 
 if TYPE_CHECKING:

@@ -171,7 +171,7 @@ CATALOGUE: dict[str, Kind] = {
         "{wider}the estimate may still be too high; record about {times:.2g} times as much, or lower the discount",
         "Errors of the estimated rows add up over the horizon 1 / (1 - discount). Above a saturation of 3 the bias "
         "correction is no longer reliable. Record more, or use a lower discount, which looks less far ahead."),
-    "near-minimum": Kind(CAUTION, "the distance is not distinguishable from its minimum; the correction is active",
+    "near-minimum": Kind(CAUTION, "the distance is not distinguishable from its minimum; it was corrected towards it",
         "Sampling noise alone would give recordings that are about this far apart. The estimate was corrected towards "
         "the minimum, and its interval includes it. Record more if small differences matter."),
     "near-minimum-data": Kind(CAUTION, "the distance is not distinguishable from its minimum; about {times:.2g} times "

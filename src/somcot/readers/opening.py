@@ -46,6 +46,7 @@ _MANY = 1_000_000  # files
 _TO_THE_END = 1 << 28  # bytes that are unpacked to check whether data are damaged
 _HEAD = 1 << 16  # bytes that are searched for signs of a format
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_JSON = re.compile(rb"\s*([{\[])(?:\s*[\"{}\[\]]|\s*$)")  # log files may begin with a time in brackets
 _BY_CONTENT = ("json", "jsonl", "sqlite")  # formats whose endings others share
 _TOGETHER = ("table", "traces")  # kinds of files of which several form one recording
 
@@ -326,14 +327,14 @@ def _sniff(name: str, head: bytes, otherwise: str | None) -> str:
         return known or "duckdb"
     if head[257:262] == b"ustar":
         raise ValueError(f"{name}: a tar archive, of which nothing is read; unpack it and name the folder, or use .zip")
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-    if start in (b"{", b"[") and otherwise in (None, "csv", "json", "jsonl"):
+    start = _JSON.match(head.removeprefix(b"\xef\xbb\xbf"))
+    if start is not None and otherwise in (None, "csv", "json", "jsonl"):
         from somcot.readers.traces import is_trace
 
         if is_trace(head):
             return "traces"
         if otherwise in (None, "csv"):
-            return "jsonl" if start == b"{" else "json"
+            return "jsonl" if start[1] == b"{" else "json"
     if otherwise is not None:
         return otherwise
     raise ValueError(Note("unknown-ending", name, known=", ".join(ENDINGS)))

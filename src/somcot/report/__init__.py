@@ -9,17 +9,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
 from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
+from somcot import __version__
 from somcot.plumbing.checks import check_kind, check_names, check_number
+from somcot.plumbing.files import write_bytes
+from somcot.plumbing.html import Remark, Section, escape, markup
 from somcot.plumbing.notes import in_words
 from somcot.plumbing.text import label_text
 from somcot.problem import ChainOrData
 from somcot.report.facts import ReportInput, result_sections
-from somcot.report.pages import page, write_page
 from somcot.report.sentences import (
     Contribution,
     before_correction,
@@ -44,9 +47,11 @@ __all__ = [
     "html",
     "meaning",
     "merge_notes",
+    "page",
     "sentence",
     "sentence_of_test",
     "write",
+    "write_page",
 ]  # fmt: skip
 
 
@@ -123,3 +128,41 @@ def html(
         result, cost_of(result, cost), short(names, 120), cost_name, state_name, known, x, y, notes, command
     )
     return page(result_sections(about), title=f"{label_text(names[0], 60)} and {label_text(names[1], 60)}")
+
+
+def page(sections: Sequence[Section], *, title: str | None = None, refresh: int | None = None) -> str:
+    """The page as text; the first section is the heading, sections without a body are left out.
+
+    Parameters
+    ----------
+    sections : sequence of Section
+    title : str, optional
+        The title of the browser tab; that of the first section by default.
+    refresh : int, optional
+        Seconds after which a browser reloads the page.
+    """
+    first, *rest = (section for section in sections if section.body)
+    parts, folded = [f"<h1>{escape(first.title)}</h1>{markup(first.body)}"], False
+    for section in rest:
+        body, heading = markup(section.body), escape(section.title)
+        if section.closed:
+            # The heading of the folded sections comes before the first of them.
+            parts.append("" if folded else "<h2>Details</h2>")
+            parts.append(f"<details><summary>{heading}</summary>{body}</details>")
+            folded = True
+        else:
+            parts.append(f"<h2>{heading}</h2>{body}" if heading else body)
+    parts.append(markup([Remark(f"Written by somcot {__version__}.")]))
+    style = files("somcot.report").joinpath("report.css").read_text(encoding="utf-8")
+    again = "" if refresh is None else f'<meta http-equiv="refresh" content="{refresh:d}">'
+    tab = escape(title or first.title)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>somcot: {tab}</title>{again}'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>'
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def write_page(path: str | os.PathLike[str], text: str) -> None:
+    """Write a page to a file, replacing it atomically."""
+    write_bytes(path, text.encode("utf-8", errors="replace"))  # lone surrogates in labels cannot be encoded

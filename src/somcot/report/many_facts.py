@@ -31,8 +31,7 @@ from somcot.plumbing.html import (
 )
 from somcot.plumbing.notes import arranged, few_alike, in_words
 from somcot.plumbing.text import decimals, label_text, percents
-from somcot.report import svg
-from somcot.report.pages import page, write_page
+from somcot.report import page, svg, write_page
 from somcot.report.sentences import findings_in_words
 from somcot.result import Result
 

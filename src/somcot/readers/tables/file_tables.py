@@ -67,9 +67,7 @@ def _seekable(source: Input, stream: IO[bytes]) -> IO[bytes]:
     # Packed files cannot seek, and these formats begin at their end.
     if source.path is not None and source.entry is None and not is_packed(stream):
         return stream
-    if source.path is None:
-        return whole(source, _WHOLE)
-    return whole(source._replace(name=source.name), _WHOLE)
+    return whole(source, _WHOLE)
 
 
 # --- JSON: lines, arrays, and documents with one list; nested fields are named with dots
@@ -341,12 +339,8 @@ def _orc(source: Input, stream: IO[bytes], _: FileOptions) -> Table:
     from pyarrow import orc
 
     file = orc.ORCFile(_seekable(source, stream))
-
-    def read(wanted: list[str]) -> Iterator[ArrowTable]:
-        for k in range(file.nstripes):
-            yield file.read_stripe(k, columns=wanted)
-
-    table = _columnar(source, list(file.schema.names), read)
+    names, parts = list(file.schema.names), range(file.nstripes)
+    table = _columnar(source, names, lambda wanted: (file.read_stripe(part, columns=wanted) for part in parts))
     return table._replace(complete=not _has_structures(file.schema))
 
 
@@ -526,9 +520,7 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
             columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
     except duckdb.Error as error:
         first = str(error).partition("\n")[0][:160]
-        raise ValueError(
-            f"{source.name}: the query failed ({first}); check the names, or copy the file again"
-        ) from None
+        raise ValueError(f"{source.name}: the query failed ({first}); check the names, or copy it again") from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
         with contextlib.closing(connection), _parsed(source, "DuckDB database"), _duckdb_interruption():

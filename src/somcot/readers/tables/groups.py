@@ -16,7 +16,7 @@ from somcot.plumbing.notes import Note
 from somcot.plumbing.text import listing
 from somcot.readers.tables import Array, Table
 from somcot.readers.tables.batches import open_table
-from somcot.readers.tables.columns import USUAL, ColumnNames, LabelColumn, usual_column
+from somcot.readers.tables.columns import USUAL, ColumnNames, usual_column
 from somcot.readers.tables.event_tables import bin_specs, classified, collected, roles_of
 from somcot.readers.tables.numbers_and_times import NumberColumn, moments
 from somcot.readers.tables.rows import Columns, Order, TableOptions
@@ -172,16 +172,17 @@ def _split(
             roles = replace(roles, more=(*about, moment))
         columns = _read(table, roles, bin_specs(table.name, roles.state, bins), extra, period)
     if period is None:
-        group, labels = _labels(table, columns.more.pop(by), by)
+        group, labels = columns.more.pop(by).finish()
     else:
         times = extra or columns.time
         assert times is not None
         group, labels = _buckets(table.name, times, by)
+    group, order = _complete(table.name, by, columns, group)
     if groups is not None:
         group, labels = _joined(table.name, by, group, labels, groups)
     return _parted(
         table.name, by, columns, (group, labels), table_options, binning, least, whole=whole and several,
-        named=groups is not None,
+        named=groups is not None, order=order,
     )  # fmt: skip
 
 
@@ -255,12 +256,16 @@ def _read(table: Table, roles: Any, bins: Any, extra: NumberColumn | None, perio
     return columns
 
 
-def _labels(table: Table, column: LabelColumn, by: str) -> tuple[Array, list[Hashable]]:
-    codes, labels = column.finish()
-    if len(codes) and codes.min() < 0:
-        place = table.place(int((codes < 0).argmax()) + 1)
-        raise ValueError(f"{table.name}: {place} has no {by!r}; fill it in, or remove the row")
-    return codes, labels
+def _complete(name: str, by: str, columns: Columns, codes: Array) -> tuple[Array, Order | None]:
+    """The group of every row, and the rows in order where other rows of a sequence had to tell it."""
+    if not len(codes) or codes.min() >= 0:
+        return codes, None
+    order = Order(columns)
+    codes = order.filled(codes)
+    if codes.min() < 0:
+        place = columns.place(int((codes < 0).argmax()) + 1)
+        raise ValueError(f"{name}: {place} has no {by!r}; fill it in, or remove the row")
+    return codes, order
 
 
 def _parted(
@@ -274,6 +279,7 @@ def _parted(
     *,
     whole: bool,
     named: bool,
+    order: Order | None = None,
 ) -> dict[Hashable, Samples]:
     """The groups of the rows, on the states that any of them has.
 
@@ -282,7 +288,7 @@ def _parted(
     codes, labels = groups
     try:
         # Split first and grouped afterwards, so that all groups have the same states.
-        every, order = options.grouped(columns, None if whole else codes, binning, track=True)
+        every, order = options.grouped(columns, None if whole else codes, binning, track=True, order=order)
     except ValueError as error:
         if isinstance(error.args[0], Note) and error.args[0].code == "no-step":
             raise _none_left(name, by, least) from None
@@ -295,15 +301,18 @@ def _parted(
     sizes = {label: int(lengths[episodes].sum()) for label, episodes in parts.items()}
     least = check_count("least", least, at_least=0)
     few = {label: n for label, n in sizes.items() if n < least}
+    # Else nobody would see where the steps of a group with many rows are.
+    lost = " (sequences belong to the period in which they start)" if whole and options.gap is None else ""
+    lost = f" (sequences are split where {by!r} changes)" if order.n_cut else lost
     if few and named:
         label, n = next(iter(few.items()))
         raise ValueError(
-            f"groups: {label!s} has {n:,} transitions, expected at least {least}; join several values: A,B, or name "
-            "another group"
+            f"groups: {label!s} has {n:,} transitions{lost}, expected at least {least}; join several values: A,B, or "
+            "name another group"
         )
     if few:
         shown = ", ".join(f"{label} ({n})" for label, n in list(few.items())[:10])
-        more = f" and {len(few) - 10} more" if len(few) > 10 else ""
+        more = (f" and {len(few) - 10} more" if len(few) > 10 else "") + lost
         warn(Note("groups-left-out", name, n=len(few), least=least, groups=f"{shown}{more}"), DataWarning)
     # Groups without any step cannot be recordings, whatever the threshold.
     kept = {label: every.take(parts[label]) for label, n in sizes.items() if n >= max(least, 1)}

@@ -57,6 +57,7 @@ _PATTERNS = {
     name: re.compile(text, re.ASCII | re.IGNORECASE)
     for name, text in ({name: text + _CLOCK + _ZONE for name, text in _NOTATIONS.items()} | {"unix": _UNIX}).items()
 }
+_CLOCK_ONLY = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\s*[AaPp][Mm])?")
 _NAMED_ZONE = re.compile(r"\s+[A-Z]{3,5}|\s*\[?[A-Za-z]+/[A-Za-z_/]+\]?")
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}  # microseconds per unit of an epoch number
@@ -330,6 +331,8 @@ class NumberColumn:
         before = _NAMED_ZONE.split(str(value))[0]
         if before != str(value) and _recognised(before) is not None:
             return "; zones by name change with the season or stand for several: write an offset such as +01:00"
+        if _CLOCK_ONLY.fullmatch(str(value)):
+            return "; a time without its date: join both in one column, or keep the order of the file: time='file'"
         # No notation makes a time of text without digits.
         if not any(character.isdigit() for character in str(value)):
             return "; name the column of times: time='COLUMN', or keep the order of the file: time='file'"

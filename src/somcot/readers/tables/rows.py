@@ -217,7 +217,13 @@ class TableOptions:
         return self.grouped(columns, None, binning)[0]
 
     def grouped(
-        self, columns: Columns, group: Array | None, binning: str = "quantile", *, track: bool = False
+        self,
+        columns: Columns,
+        group: Array | None,
+        binning: str = "quantile",
+        *,
+        track: bool = False,
+        order: Order | None = None,
     ) -> tuple[Samples, Order]:
         """The rows as sequences, split where the group of a row changes; the order has the rows of each."""
         if self.end is not None and self.gap is None and columns.roles.sequence is None and columns.others:
@@ -227,7 +233,7 @@ class TableOptions:
                 f"which ends once; name the column of sequences, one of {columns.others}"
             )
         codes, states = columns.states(binning)
-        order = Order(columns)
+        order = order or Order(columns)
         samples = order.samples(codes, states, self, cut=group, track=track or bool(columns.more))
         # After `samples`, which finds the first row of each episode.
         if columns.more:
@@ -447,6 +453,7 @@ class Order:
         values: dict[str, Array] = {}
         for name, column in self.columns.more.items():
             codes, labels = column.finish()
+            codes = self.filled(codes)
             ordered = self._ordered(codes)
             changed = np.append(False, ordered[1:] != ordered[:-1]) & ~self.begins
             if changed.any():
@@ -459,6 +466,25 @@ class Order:
             # A missing attribute has code -1, which picks the appended None.
             values[name] = np.array([*labels, None], dtype=object)[codes[self.first_rows]]
         return values
+
+    def filled(self, codes: Array) -> Array:
+        """Codes of all rows, where a missing one is that of the other rows of the sequence if these agree.
+
+        Event logs often record what describes a case with one of its events only.
+        """
+        if self.columns.sequence is None or not len(codes) or codes.min() >= 0:
+            return codes
+        ordered, begins = self._ordered(codes), np.flatnonzero(self.begins)
+        highest = np.maximum.reduceat(ordered, begins)
+        lowest = np.minimum.reduceat(np.where(ordered < 0, ordered.max() + 1, ordered), begins)
+        # A sequence without any entry has -1 as its highest code.
+        of_row = np.where(lowest == highest, highest, -1)[np.cumsum(self.begins) - 1]
+        full = np.where(ordered < 0, of_row, ordered)
+        if self.rows is None:
+            return full
+        in_file = np.empty_like(full)
+        in_file[self.rows] = full
+        return in_file
 
     def _split(self, gap: float | timedelta | None) -> NDArray[np.bool_]:
         """Which rows begin a sequence: the first of each, and those after a gap."""
