@@ -425,9 +425,7 @@ def test_a_packed_file_is_read_and_not_followed(folder: Path, tmp_path: Path) ->
     assert "only CSV files that are not compressed can be followed" in error
 
 
-def test_the_page_is_written_while_events_arrive(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_is_written_while_events_arrive(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[Any] = []
     monkeypatch.setattr(cli_watch, "_PAGE", -1.0)  # seconds between two
     monkeypatch.setattr(many_facts, "write_status", lambda *_, refresh, **__: pages.append(refresh))
