@@ -245,3 +245,14 @@ def test_ends_of_own_trajectories_differ_from_those_of_the_readers() -> None:
     same = Samples.from_trajectories([states[:-1] for states in walk], end="terminated", terminated=True)
     for other in (same, Samples.from_trajectories([[0, 1, 0], [1, 0, 0]])):
         costs.between("labels", other, table)
+
+
+def test_several_names_are_added_up_in_a_function() -> None:
+    graph = nx.path_graph(4)
+    nx.set_node_attributes(graph, {n: n % 2 for n in graph}, "side")
+    x = from_graph(graph)
+    with pytest.raises(TypeError, match=r"cost: found 2 names, expected one; .*lambda x, y"):
+        somcot.distance(x, x, ["attribute:side", "degree"], discount=0.9)
+    both = costs.attribute(x, x, "side") + costs.degree(x, x)
+    found = somcot.metric(x, x, lambda a, b: costs.attribute(a, b, "side") + costs.degree(a, b), discount=0.9)
+    np.testing.assert_array_equal(found, somcot.metric(x, x, both, discount=0.9))

@@ -67,6 +67,11 @@ def between(cost: Cost, x: object, y: object) -> ArrayLike | FeatureCost:
     """
     if isinstance(cost, str):
         return _named(cost, x, y)
+    if isinstance(cost, (list, tuple)) and cost and all(isinstance(name, str) for name in cost):
+        raise TypeError(
+            f"cost: found {len(cost)} names, expected one; add costs up in a function, such as "
+            "lambda x, y: costs.attribute(x, y, 'a') + costs.degree(x, y)"
+        )
     table: object = _called(cost, x, y) if callable(cost) else cost
     if table is None:
         raise TypeError("cost: found None, expected an array, a name such as 'labels', or a function that returns one")
