@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 import somcot
 from somcot import gaussian
-from somcot.gaussian.closed_form import cross, expected_norm
+from somcot.gaussian.closed_form import _projected, cross, expected_norm
 from somcot.plumbing.arrays import Floats
 
 G = 0.95
@@ -244,3 +244,18 @@ def test_bad_recordings_and_models() -> None:
         gaussian.between(somcot.random_walk(3), pair("one")[0], discount=G)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n_episodes"):
         pair("one")[0].sample(0, 3)
+
+
+def test_projections_are_transported_at_the_mean_of_a_folded_normal() -> None:
+    """From the covariance of x and y themselves; the function is given that of x - y and y."""
+    rng = np.random.default_rng(3)
+    for d in (1, 2):
+        root, mean = rng.normal(size=(2 * d, 2 * d)), rng.normal(size=d)
+        covariance, turned = root @ root.T, np.eye(2 * d) - np.eye(2 * d, k=d)
+        of_x, of_y = covariance[:d, :d], covariance[d:, d:]
+        expected = []
+        for u in (mean / np.linalg.norm(mean), *np.linalg.eigh(of_x - of_y)[1].T):
+            m, s = abs(u @ mean), abs(np.sqrt(u @ of_x @ u) - np.sqrt(u @ of_y @ u))
+            expected.append(s * np.sqrt(2 / np.pi) * np.exp(-(m**2) / (2 * s**2)) + m * (1 - 2 * ndtr(-m / s)))
+        found = _projected(mean[None], (turned @ covariance @ turned.T)[None])
+        assert found == pytest.approx(max(expected), rel=1e-8)

@@ -270,6 +270,12 @@ def plan(pilot: Samples) -> SampleSize:
     return somcot.sample_size(pilot, effect=0.1, discount=DISCOUNT)
 
 
+def test_effects_are_in_the_units_of_the_cost(pilot: Samples, plan: SampleSize) -> None:
+    cost = 3.0 + 10.0 * (1.0 - np.eye(pilot.n_states))
+    again = somcot.sample_size(pilot, cost=cost, effect=4.0, discount=DISCOUNT)
+    assert again.n_sequences == plan.n_sequences
+
+
 def test_a_plan_is_reproducible_and_consistent(pilot: Samples, plan: SampleSize) -> None:
     again = somcot.sample_size(pilot, effect=0.1, discount=DISCOUNT, threads=1)
     assert again.n_sequences == plan.n_sequences

@@ -109,3 +109,11 @@ def test_definite_systems_are_those_of_lapack(n: int) -> None:
 def test_systems_that_are_not_definite_have_no_solution() -> None:
     assert discounting.solve_definite(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones(2)) is None
     assert discounting.solve_definite(np.array([[1.0, np.nan], [np.nan, 1.0]]), np.ones(2)) is None
+
+
+def test_inner_products_of_any_length() -> None:
+    """Whole numbers, so every order of the sum has the same value."""
+    rng = np.random.default_rng(0)
+    for n in range(40):
+        a, b = rng.integers(-9, 10, (2, n)).astype(np.float64)
+        assert discounting._dot(a, b) == a @ b
