@@ -179,7 +179,7 @@ def test_long_run_starts_of_recordings_without_a_state_in_common(length: int) ->
 
 def test_few_episodes_are_said_to_be_few() -> None:
     x, y = (somcot.random_walk(5).sample(1, 12, rng=k) for k in (0, 1))
-    with noted("few-permutations", episodes=2, groups=2, ways=2, least=0.5), noted("few-sequences", n=1):
+    with noted("few-permutations", episodes=2, groups=2, ways=4, least=0.25), noted("few-sequences", n=1):
         assert somcot.same_process(x, y, discount=0.9, n_permutations=19).pvalue == 1.0
 
 

@@ -313,7 +313,7 @@ def _warn_few(engine: Engine) -> None:
         return
     ways = engine.n_permutations
     if ways < 1 / _LEVEL:  # the smallest possible p-value exceeds the level
-        sizes = {"episodes": len(engine.observed), "groups": engine.n_groups, "ways": ways, "least": 1 / ways}
+        sizes = {"episodes": engine.pooled.n_episodes, "groups": engine.n_groups, "ways": ways, "least": 1 / ways}
         warn(Note("few-permutations", **sizes), DataWarning)
 
 
