@@ -239,7 +239,6 @@ def test_databases_are_read_and_nothing_else(log: pd.DataFrame, plain: Path, tmp
 
 STOPPED = """
 import signal, sys
-import pyarrow.dataset  # DuckDB imports it in C, where an interruption is lost
 from somcot.readers import from_table
 from_table(sys.argv[1], table="events")  # whatever is imported only when it is used
 signal.signal(signal.SIGPROF, signal.default_int_handler)

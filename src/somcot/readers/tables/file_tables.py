@@ -14,6 +14,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -435,9 +436,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         listed = "SELECT name FROM sqlite_schema WHERE type = 'table' AND typeof(name) = 'text'"
         names = [name for (name,) in connection.execute(listed) if not name.startswith("sqlite_")]
         inner = _selection(source, options, names)
-        # No rows: only the names of the columns are needed.
-        found = connection.execute(f"SELECT * FROM {inner} LIMIT 0")
-        columns = [row[0] for row in found.description]
+        columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]  # no rows
     except sqlite3.Error as error:
         connection.close()
         raise _sqlite_failure(source, error) from None
@@ -475,18 +474,16 @@ def _connected(source: Input, stream: IO[bytes]) -> sqlite3.Connection:
 
 
 def _sqlite_failure(source: Input, error: sqlite3.Error) -> ValueError | KeyboardInterrupt:
+    text = str(error)
     # What a signal raises in the progress handler, SQLite turns into this error.
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
         return KeyboardInterrupt()
-    return ValueError(f"{source.name}: {_sqlite_reason(str(error))}")
-
-
-def _sqlite_reason(text: str) -> str:
+    reason = f"not a readable SQLite database ({text}); copy it again"
     if "not authorized" in text or "prohibited" in text or "unsafe" in text:
-        return "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
-    if "no such" in text or "syntax" in text or "incomplete" in text:
-        return f"the query failed ({text}); pass one SELECT of tables and columns that exist"
-    return f"not a readable SQLite database ({text}); copy it again"
+        reason = "the query does more than read tables of this database, which is not permitted; use a plain SELECT"
+    elif "no such" in text or "syntax" in text or "incomplete" in text:
+        reason = f"the query failed ({text}); pass one SELECT of tables and columns that exist"
+    return ValueError(f"{source.name}: {reason}")
 
 
 def _quoted(name: str) -> str:
@@ -514,33 +511,37 @@ def _duckdb(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
     closed["autoload_known_extensions"] = "false"
     try:
         connection = duckdb.connect(str(source.path), read_only=True, config=closed)
-        with _duckdb_interruption():
-            tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
-            inner = _selection(source, options, tables)
-            columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
+        tables = [row[0] for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+        inner = _selection(source, options, tables)
+        columns = [row[0] for row in connection.execute(f"SELECT * FROM {inner} LIMIT 0").description]
     except duckdb.Error as error:
         first = str(error).partition("\n")[0][:160]
         raise ValueError(f"{source.name}: the query failed ({first}); check the names, or copy it again") from None
 
     def batches(wanted: Sequence[str]) -> Iterator[Rows]:
-        with contextlib.closing(connection), _parsed(source, "DuckDB database"), _duckdb_interruption():
+        with contextlib.closing(connection), _parsed(source, "DuckDB database"):
             relation = connection.sql(f"SELECT {', '.join(map(_quoted, wanted))} FROM {inner}")
-            reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
-            for batch in reader(_ROWS):
+            begin = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # older releases
+            reader = _interruptible(connection, lambda: begin(_ROWS))
+            while (batch := _interruptible(connection, lambda: next(reader, None))) is not None:
                 yield {name: batch.column(k) for k, name in enumerate(wanted)}
 
     return Table(source.name, columns, False, batches)
 
 
-@contextlib.contextmanager
-def _duckdb_interruption() -> Iterator[None]:
-    """After a signal DuckDB ends the query with an error of its own and drops what the handler raised."""
-    try:
-        yield
-    except Exception as error:
-        if str(error).lower().startswith(("query interrupted", "interrupt error")):
-            raise KeyboardInterrupt from None
-        raise
+def _interruptible(connection: Any, query: Callable[[], Any]) -> Any:
+    """The result of a query, run in a thread: DuckDB itself drops some signals, and sees none between batches."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(query)
+        try:
+            # Signals are handled here, also those that the other thread gets, so this one wakes up now and then.
+            while not wait([running], 0.05).done:
+                pass
+        finally:
+            while not running.done():  # until a query has begun, DuckDB ignores that it is interrupted
+                connection.interrupt()
+                wait([running], 0.05)
+    return running.result()
 
 
 _FORMATS: dict[str, Callable[[Input, IO[bytes], FileOptions], Table]] = {
