@@ -12,6 +12,7 @@ from benchmarks import earnings
 
 import somcot
 from somcot import MarkovChain, Samples, costs
+from somcot.costs.features import StepRewards
 from somcot.inference.comparison import Exchangeable, Separate, compare
 from somcot.inference.intervals import _values
 from somcot.inference.model import fit
@@ -70,7 +71,7 @@ def test_deviations_are_those_of_a_loop() -> None:
     rng = np.random.default_rng(1)
     now, following, reward = rng.integers(4, size=500), rng.integers(3, size=500), rng.normal(size=500)
     reward += (now == 1) * following
-    steps = costs.StepRewards.of(now, following, reward, 4)
+    steps = StepRewards.of(now, following, reward, 4)
     found = dict(zip(zip(steps.now.tolist(), steps.following.tolist(), strict=True), steps.deviations(4), strict=True))
     for s in range(4):
         inside = now == s

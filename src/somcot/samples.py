@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from somcot import costs
 from somcot.chains import MarkovChain
+from somcot.costs.features import StepRewards
 from somcot.plumbing.arrays import Codes, Floats
 from somcot.plumbing.checks import check_discount, check_rng
 from somcot.recorded import recording
@@ -368,7 +369,7 @@ class Samples:
         means = None if self.rewards is None else self.counted.feature_means
         if means is None or self.step_rewards is None:
             return means
-        steps = costs.StepRewards.of(self.now, self.following, self.step_rewards, self.n_states)
+        steps = StepRewards.of(self.now, self.following, self.step_rewards, self.n_states)
         # A reward in a last state is of no step, so the means of steps are not those of states.
         whole = np.array_equal(np.bincount(steps.now, steps.number, self.n_states), means.numbers)
         return means._replace(steps=steps if whole else None)

@@ -370,7 +370,11 @@ OPTIONS: dict[str, tuple[list[str], list[str]]] = {
     "unknown missing": (["info", "good.csv", "--state", "page", "--missing", "drop"], ["'drop'", "cut"]),
     "gap of nothing": (["info", "good.csv", "--state", "page", "--time", "file", "--gap", "30m"], ["gap", "--time"]),
     "gap in words": (["info", "good.csv", "--state", "page", "--gap", "a while"], ["gap", "'a while'", "30m"]),
-    "end that is a state": (["info", "good.csv", "--state", "page", "--end", "home"], ["end", "'home'", "already"]),
+    "end that is a state": (
+        ["info", "good.csv", "--sequence", "user", "--state", "page", "--end", "home"],
+        ["end", "'home'", "already"],
+    ),
+    "end without sequences": (["info", "good.csv", "--state", "page", "--end", "done"], ["--end", "one of 'user'"]),
     "top 0": (["info", "good.csv", "--state", "page", "--top", "0"], ["--top", "0"]),
     "other that is frequent": (
         ["info", "good.csv", "--state", "page", "--top", "1", "--other", "home"],

@@ -350,7 +350,8 @@ _FEW_NOTES = 8
 def show_written(screen: Console, paths: Iterable[Path | None]) -> None:
     """Print the paths of the files that were written."""
     for path in filter(None, paths):
-        screen.print(Text(f"written: {label_text(str(path), 4096)}", style="cyan"))
+        # Not wrapped: paths are copied.
+        screen.print(Text(f"written: {label_text(str(path), 4096)}", style="cyan"), soft_wrap=True)
 
 
 def show_matrix(screen: Console, matrix: DistanceMatrix, notes: Sequence[str]) -> None:

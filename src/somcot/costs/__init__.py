@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.chains import MarkovChain
-from somcot.costs.features import FeatureCost, FeatureMeans, StepRewards, from_features
+from somcot.costs.features import FeatureCost, FeatureMeans, from_features
 from somcot.costs.tables import (
     absolute,
     aligned,
@@ -30,7 +30,7 @@ from somcot.plumbing.errors import DataWarning, warn
 from somcot.plumbing.notes import Note
 
 __all__ = [
-    "NAMED", "Cost", "FeatureCost", "FeatureMeans", "StepRewards", "absolute", "aligned", "attribute", "between",
+    "NAMED", "Cost", "FeatureCost", "FeatureMeans", "absolute", "aligned", "attribute", "between",
     "check_cost", "degree", "emissions", "euclidean", "from_features", "labels", "neighbourhood",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from somcot.costs import StepRewards
+from somcot.costs.features import StepRewards
 from somcot.inference.blocks import MANY
 from somcot.inference.units import SEQUENCES
 from somcot.mdp.process import MDP
