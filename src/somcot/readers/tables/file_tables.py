@@ -425,7 +425,7 @@ def _sqlite(source: Input, stream: IO[bytes], options: FileOptions) -> Table:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1 << 26)
-        # A query or view may search for ever without a row. Python handles signals only where it runs Python.
+        # A query or view may search endlessly without a row. Python handles signals only where it runs Python.
         connection.set_progress_handler(lambda: None, _INSTRUCTIONS)
         connection.set_authorizer(
             lambda action, _, name, *__: (

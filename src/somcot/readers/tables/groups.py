@@ -301,7 +301,7 @@ def _parted(
     sizes = {label: int(lengths[episodes].sum()) for label, episodes in parts.items()}
     least = check_count("least", least, at_least=0)
     few = {label: n for label, n in sizes.items() if n < least}
-    # Else nobody would see where the steps of a group with many rows are.
+    # A group of many rows may have few steps; the reason is otherwise not visible.
     lost = " (sequences belong to the period in which they start)" if whole and options.gap is None else ""
     lost = f" (sequences are split where {by!r} changes)" if order.n_cut else lost
     if few and named:
