@@ -278,6 +278,15 @@ DISTANCES = (
     DistanceFamily("machine, wear 0.2 and 0.35, 600", "machine", (11, 2, 3), "wear", 600),
     DistanceFamily("river of 7, 0.5 and 0.35, 1,200", "river", (7, 2, 3), "current", 1200),
     DistanceFamily("lake 0.8 and 0.6, 4,000", "lake", (17, 4, 3), "dry", 4000),
+    # Written down when that prior was kept for rows and left out for mean rewards, and run after that.
+    DistanceFamily("Garnet 5 x 5, rewards 0 or 1, one action paid more, 1,200", "coins", (5, 5, 2), "rewards", 1200),
+    DistanceFamily("Garnet 12 x 3, rewards 0 or 1, one action paid more, 3,000", "coins", (12, 3, 4), "rewards", 3000),
+    DistanceFamily("Garnet 8 x 4, noisy rewards of two pairs, 1,500", "garnet", (8, 4, 3), "rewards", 1500, 0.5),
+    DistanceFamily("Garnet 5 x 6, every row, noisy rewards, 1,000", "garnet", (5, 6, 3), "every", 1000, 0.4),
+    DistanceFamily("Garnet 4 x 6, every row, 500", "garnet", (4, 6, 3), "every", 500),
+    DistanceFamily("Garnet 7 x 5, transitions pay, every row, 1,500", "outcomes", (7, 5, 3), "every", 1500),
+    DistanceFamily("Garnet 9 x 2, same, noisy rewards, 700", "garnet", (9, 2, 3), "same", 700, 0.3),
+    DistanceFamily("Garnet 6 x 5, every row, moods, noisy, 1,200", "moods", (6, 5, 2), "every", 1200, 0.2),
 )
 
 
