@@ -44,7 +44,7 @@ def instances() -> Iterator[Instance]:
         yield Instance(f"dense {n} x {n}", x, y, rng.random((n, n)), 0.95, peers=n <= 20)
     for family, made in WIDE_FAMILIES.items():  # not tuned on
         yield Instance(f"{family}, 40 x 40", *made(40, 2), 0.95, peers=False)
-    yield Instance("walk 400 x 400, discount .99", *walks(400, 0.3), 0.99, pot=False, peers=False)
+    yield Instance("walk 400 x 400, discount 0.99", *walks(400, 0.3), 0.99, pot=False, peers=False)
 
 
 def cpu(call: Callable[[], Any]) -> tuple[float, Any]:

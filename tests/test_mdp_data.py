@@ -12,7 +12,7 @@ from benchmarks.mdp_families import record
 
 import somcot
 from somcot import mdp
-from somcot.inference.pooling import Homogeneity, kept_shares
+from somcot.inference.model import Homogeneity, kept_shares
 from somcot.mdp import MDP, RecordedMDP, distance, transfer_bound
 from somcot.mdp.estimates import _Pair
 from somcot.plumbing.arrays import Floats

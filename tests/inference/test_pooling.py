@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, costs
-from somcot.inference.pooling import (
+from somcot.inference.model import (
     Homogeneity,
     calibrated,
     design_effect,

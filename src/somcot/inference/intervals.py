@@ -27,7 +27,8 @@ All values are on the unit-cost scale, where the smallest possible distance is 0
 >>> import warnings
 >>> import somcot
 >>> from somcot.inference.estimate import plugin
->>> from somcot.inference.model import bootstrap, fit, saturation, standard_error
+>>> from somcot.inference.delta_method import bootstrap, standard_error
+>>> from somcot.inference.model import fit, saturation
 >>> x, y = (somcot.random_walk(4, theta).sample(200, 20, rng=k) for k, theta in enumerate((0.5, 0.7)))
 >>> models = fit(x, "x"), fit(y, "y")
 >>> 0 < saturation(models, 0.9) < 3
@@ -51,8 +52,16 @@ import numpy as np
 
 from somcot.costs import FeatureCost
 from somcot.inference.comparison import AgainstKnown, Comparison, Draws, Exchangeable, Halves, Separate, on_entries_of
-from somcot.inference.model import bootstrap, row_shares, saturation, standard_error
-from somcot.inference.pooling import Kept, calibrated, design_effect, kept_shares, kept_shares_of_many
+from somcot.inference.delta_method import bootstrap, standard_error
+from somcot.inference.model import (
+    Kept,
+    calibrated,
+    design_effect,
+    kept_shares,
+    kept_shares_of_many,
+    row_shares,
+    saturation,
+)
 from somcot.inference.statistics import Expansion, Permuted, permute
 from somcot.inference.step_rewards import Earnings
 from somcot.plumbing.arrays import Floats

@@ -1,7 +1,8 @@
-"""A process estimated from data: a chain, the observations behind each row, draws of these; blocks of recordings."""
+"""A process estimated from data: a chain, the observations behind each row, draws and blocks of these; pooled rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,22 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.core.pairs import reachable_pairs
-from somcot.derivatives import Gradient, RowGradient
+from somcot.compile.jit import kernel, part
+from somcot.derivatives import RowGradient
+from somcot.inference.statistics import RowMoments, RowTests
 from somcot.plumbing.arrays import Floats, Ints
-from somcot.plumbing.errors import warn
 from somcot.plumbing.linear_systems import CLOSE
-from somcot.plumbing.memory import one_blas_thread
-from somcot.plumbing.notes import Note, relayed
-from somcot.problem import ChainOrData, Data, UnitProblem
+from somcot.plumbing.notes import relayed
+from somcot.problem import ChainOrData, Data
 from somcot.recorded.stationary import slopes, with_long_run_start
-from somcot.result import Bounds, Status
 from somcot.samples import Samples
-from somcot.solvers.policy_iteration import iterate
 
 __all__ = [
-    "MANY", "SATURATED", "Model", "block_length", "bootstrap", "fit", "half_sizes", "on_entries", "pieces",
-    "row_shares", "saturation", "split_rows", "standard_error", "towards", "with_rows", "with_starts",
+    "MANY", "SATURATED", "Homogeneity", "Kept", "Model", "Prior", "block_length", "calibrated", "design_effect", "fit",
+    "half_sizes", "kept_shares", "kept_shares_of_many", "kept_sizes", "on_entries", "pieces", "row_shares",
+    "saturation", "split_rows", "towards", "with_rows", "with_starts",
 ]  # fmt: skip
 
 SATURATED = 3.0  # accumulated error of the kernels above which there are too few data
@@ -329,143 +328,223 @@ def pieces(recording: Samples, length: int | None) -> Ints:
     return np.append(bounds, recording.offsets[-1])
 
 
-# --- Deprecated: the delta method and the bootstrap
+# --- Pooled rows: how much of the difference of each row is kept, learnt from all rows (empirical Bayes)
+#
+# Rows that the data cannot tell apart are shrunk towards each other. A row keeps the share h of its difference that has
+# the right *size*: the distance is homogeneous of degree 1 near 0, so a posterior mean, which is smaller, is biased.
+#
+# There are two priors. `kept_shares` takes differences to be normal, with variance tau^2, 0 or on a grid, so the test
+# of a row is T ~ (1 + lam) chi2(df), lam = tau^2 / noise; then h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)),
+# f = lam / (1 + lam). `kept_sizes` has a prior of the size itself: T is noncentral chi-squared, and h the expected size
+# over the one observed. Normal differences vary more in size than rows that all changed a little, and the largest of
+# them over the actions of a decision process is too large. Weights of priors are found by expectation-maximisation.
 
-_DENSE_INFORMATION = 1500  # largest number of parameters for a dense information matrix
-_RESAMPLE_TOLERANCE = 1e-6
+LEAST = 0.5  # smallest variance, or size, of a difference that is not 0, in units of the median noise of a row
+RATIO = 2.0  # ratio of neighbouring variances on the grid
+ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
+AGAIN, COARSE = 50, 1e-3  # the same for half-samples, which begin at the weights of all data
+NEW = 0.01  # share of equal weights in that beginning
+SIZES = 1.15  # ratio of neighbouring sizes
+PLAIN = 100.0  # statistic, beyond its degrees of freedom, of differences that no prior would change
+BEYOND = 10.0  # standard deviations between a statistic and a size that does not explain it
 
 
-def standard_error(x: Model, y: Model, gradient: Gradient, scale: float = 1.0, *, by: str = "rows") -> float:
-    """Standard error of the plug-in distance by the delta method, in units of `scale`. Deprecated.
+class Homogeneity(NamedTuple):
+    """Test of each row, "the same in both processes?": chi-squared, its degrees of freedom (0: no test), 1/n + 1/m."""
 
-    Estimates use the spread of half-samples instead: `Result.estimate.standard_error`.
+    statistic: Floats
+    df: Floats
+    noise: Floats
 
-    Parameters
-    ----------
-    x, y : Model
-    gradient : Gradient
-        Gradient of the distance at the plug-in.
-    scale : float
-        Unit of computation, such as the range of the cost, so that squares of huge or tiny costs do not overflow.
-    by : {"rows", "episodes"}
-        Treat transitions as independent given the current state (rows), or only whole episodes as independent, which
-        is valid for non-Markov data too. Independent samples of the occupancy use a separate formula.
+
+class Prior(NamedTuple):
+    """Variances of the differences of rows, 0 first, and the estimated share of the rows with each."""
+
+    variances: Floats
+    weights: Floats
+
+
+class Kept(NamedTuple):
+    """The share of each row's difference to keep, the share of tested rows judged equal, and the estimated prior."""
+
+    shares: Floats
+    equal: float
+    prior: Prior
+
+
+def design_effect(tests: RowTests, null: RowMoments) -> float:
+    """Variance of the rows relative to independent transitions, all rows together; 1 for Markov chains.
+
+    Also 1 if there is nothing to compare, or if no permutation differs from another.
     """
-    warn(Note("deprecated-function", "standard_error", instead="Result.estimate.standard_error"), DeprecationWarning)
-    if by not in ("rows", "episodes"):
-        raise ValueError(f"standard_error: found {by!r}, expected 'rows' or 'episodes'")
-    total = 0.0
-    for model, raw in ((x, gradient.x), (y, gradient.y)):
-        if model.samples is None:
-            continue
-        slope = replace(raw, values=raw.values / scale, initial=raw.initial / scale)
-        if model.samples.discount is not None:
-            total += _occupancy_variance(model, slope, model.samples.discount)
-        elif by == "episodes":
-            total += _episode_variance(model, slope)
-        else:
-            total += _row_variance(model, slope)
-    return float(np.sqrt(total))
+    tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
+    total = float(null.mean[tested].sum())
+    return total / float(tests.df[tested].sum()) if total > 0.0 else 1.0
 
 
-def bootstrap(whole: Any, plugin: float, confidence: float, n_resamples: int, rng: np.random.Generator) -> Bounds:
-    """Basic bootstrap interval of the plug-in, by resampling whole episodes or independent transitions. Deprecated.
+def calibrated(tests: RowTests, null: RowMoments, effect: float) -> Homogeneity:
+    """Row tests, of one draw or many, with scale and degrees of freedom from permutations: T / c ~ chi2(nu).
 
-    It fails near distance 0: the plug-in is biased upward there and its resamples more so; the interval covered the
-    truth in 0 to 53 % of cases at nominal 90 %. Use it as a check for distances well above 0.
-
-    `whole` is `Result.details` of an estimate; `plugin` and the bounds are in units of the range of the cost.
+    `effect` is the design effect of all rows together.
     """
-    warn(Note("deprecated-function", "bootstrap", instead="Result.confidence_interval"), DeprecationWarning)
-    problem, values = whole.problem, []
-    for _ in range(n_resamples):
-        supports = [
-            model.chain.support
-            if model.samples is None
-            else with_episodes(model, "interval='bootstrap'").resample(rng).chain(check=False).support
-            for model in whole.models
-        ]
-        task = UnitProblem(supports[0], supports[1], problem.unit_cost, problem.discount)
-        solution = iterate(task, reachable_pairs(task), threads=1, tolerance=_RESAMPLE_TOLERANCE)
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        values.append(solution.distance(problem.discount))
-    tail = 0.5 - 0.5 * confidence
-    low, high = np.quantile(values, [tail, 1.0 - tail])
-    return Bounds(max(0.0, 2.0 * plugin - float(high)), max(0.0, 2.0 * plugin - float(low)))
+    tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
+    mean = np.maximum(null.mean, 1e-9)
+    scale = np.maximum(np.where(null.variance > 0, null.variance / (2.0 * mean), effect), 0.5 * effect)
+    noise = scale * (1.0 / np.maximum(tests.x, 1.0) + 1.0 / np.maximum(tests.y, 1.0))
+    return Homogeneity(
+        np.where(tested, tests.statistic / scale, 0.0),
+        np.where(tested, np.maximum(mean / scale, 0.5), 0.0),
+        np.where(tested, noise, 1.0),
+    )
 
 
-def with_episodes(model: Model, purpose: str) -> Samples:
-    """The recording itself; counts do not keep episodes."""
-    if not isinstance(model.samples, Samples):
-        raise TypeError(Note("needs-episodes", purpose=purpose))
-    return model.samples
+def kept_shares(tests: Homogeneity) -> Kept:
+    """The share of each row's difference to keep; rows that cannot be tested keep all of it.
 
-
-def _row_variance(model: Model, slope: RowGradient) -> float:
-    """Sum over rows of Var_P[G(x, .)] / n_x, including the initial row if it was estimated."""
-    return float((_entry_slopes(model, slope) ** 2 * _weights(model)).sum())
-
-
-def _weights(model: Model) -> Floats:
-    """P(x' | x) / n_x for estimated rows, 0 for known ones, per entry of the support."""
-    support = model.chain.support
-    totals = model.totals[support.rows]
-    return np.where(totals > 0, support.probabilities / np.maximum(totals, 1), 0.0)
-
-
-def _entry_slopes(model: Model, slope: RowGradient) -> Floats:
-    """Centred derivatives for every entry of the support, initial row last."""
-    indptr, indices, _ = model.chain.support
-    return np.concatenate([slope.values, slope.initial[indices[indptr[-2] :]]])
-
-
-def _episode_variance(model: Model, slope: RowGradient) -> float:
-    """Sum of squared influences of whole episodes."""
-    samples, slopes = with_episodes(model, "standard_error='episodes'"), _entry_slopes(model, slope)
-    slot = model.chain.support.locate(samples.now.astype(np.int64), samples.following)
-    per_step = slopes[slot] / np.maximum(model.totals, 1)[samples.now]
-    influence: Floats = np.bincount(samples.episode, weights=per_step, minlength=samples.n_episodes).astype(np.float64)
-    if not samples.starts_known and samples.offsets is not None:
-        influence = influence + slope.initial[samples.now[samples.offsets[:-1]]] / samples.n_episodes
-    m = samples.n_episodes
-    if m < 2:
-        raise ValueError("standard_error: one episode does not show the variance between episodes; use 'rows'")
-    return float((influence**2).sum() * m / (m - 1))
-
-
-@one_blas_thread
-def _occupancy_variance(model: Model, slope: RowGradient, discount: float) -> float:
-    """Variance of the flow-constrained maximum-likelihood fit, from its information matrix.
-
-    Parameters h are changes of the probabilities on the support with zero row sums (and of the initial distribution if
-    that was fitted too); the score of a sample (x, x') is h(x, x') / P(x' | x) + dxi(x) / xi(x).
+    Examples
+    --------
+    >>> one_apart = Homogeneity(np.array([1.1, 0.7, 90.0, 1.3]), np.array([1, 1, 1, 1]), np.full(4, 0.01))
+    >>> kept = kept_shares(one_apart)
+    >>> kept.shares.round(2), round(kept.equal, 2)
+    (array([0.09, 0.07, 1.  , 0.1 ]), 0.68)
     """
-    assert model.samples is not None
-    support, n = model.chain.support, model.chain.n_states
-    fitted_start = not model.samples.starts_known
-    n_entries = int(support.indptr[-1] if fitted_start else support.indptr[-2])
-    if n_entries > _DENSE_INFORMATION:
-        return _row_variance(model, slope)  # ignores the information in state frequencies: conservative
-    rows = support.rows[:n_entries]
-    columns, P = support.indices[:n_entries], support.probabilities[:n_entries]
-    xi = model.chain.state_occupancy(discount)
-    inside = rows < n
-    transition = np.zeros((n, n))
-    transition[rows[inside], columns[inside]] = P[inside]
-    effect = np.zeros((n, n_entries))  # effect of each parameter on the inflow of each state
-    effect[columns, np.arange(n_entries)] = np.where(inside, discount * np.append(xi, 0.0)[rows], 1.0 - discount)
-    dxi = np.linalg.solve(np.eye(n) - discount * transition.T, effect)
-    visited = inside & (np.append(xi, 0.0)[rows] > 1e-12)
-    entries = np.flatnonzero(visited)
-    score = dxi[rows[entries]] / xi[rows[entries]][:, None]
-    score[np.arange(len(entries)), entries] += 1.0 / P[entries]
-    information = score.T @ ((xi[rows[entries]] * P[entries])[:, None] * score)
-    sums = np.zeros((n + 1, n_entries))
-    sums[rows, np.arange(n_entries)] = 1.0
-    sums = sums[sums.any(axis=1)]
-    system = np.block([[information, sums.T], [sums, np.zeros((len(sums), len(sums)))]])
-    G = _entry_slopes(model, slope)[:n_entries]
-    # Entries with very small occupancy make the system nearly singular.
-    solution = np.linalg.lstsq(system, np.append(G, np.zeros(len(sums))), rcond=1e-12)[0]
-    return max(float(G @ solution[:n_entries]) / model.samples.n_transitions, 0.0)
+    tested = tests.df > 0
+    if not tested.any():
+        return Kept(np.ones(len(tests.df)), 0.0, Prior(np.zeros(1), np.ones(1)))
+    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested]
+    least = LEAST * float(np.median(noise))
+    most = max(2.0 * float((T * noise / df).max()), 4.0 * least)
+    n_sizes = int(np.ceil(np.log(most / least) / np.log(RATIO))) + 1
+    variances = np.append(0.0, least * RATIO ** np.arange(n_sizes))
+    weights = np.full(n_sizes + 1, 0.5 / n_sizes)
+    weights[0] = 0.5
+    shares, equal = _fitted(*tests, variances, weights, ROUNDS, CHANGE)
+    return Kept(shares, float(equal.mean()), Prior(variances, weights))
+
+
+def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
+    """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
+    # Expectation-maximisation cannot raise a weight of 0, and another draw may need a variance that the data do not.
+    start = (1.0 - NEW) * prior.weights + NEW / len(prior.weights)
+    draws = zip(*tests, strict=True)
+    return np.stack([_fitted(*draw, prior.variances, start.copy(), AGAIN, COARSE)[0] for draw in draws])
+
+
+def _fitted(
+    statistic: Floats, df: Floats, noise: Floats, variances: Floats, weights: Floats, rounds: int, change: float
+) -> tuple[Floats, Floats]:
+    """Improve the weights of the variances in place; the share that each row keeps, and which tested rows are equal."""
+    tested = df > 0
+    kept, shares, equal = np.ones(len(tested)), np.empty(np.count_nonzero(tested)), np.empty(np.count_nonzero(tested))
+    if len(shares) and len(weights) > 1:
+        T, noise, df = statistic[tested], noise[tested], df[tested].astype(np.float64)
+        _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal)
+        kept[tested] = np.minimum(shares, 1.0)  # with less than one degree of freedom the formula may exceed 1
+    return kept, equal
+
+
+@kernel
+def _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal):  # type: ignore[no-untyped-def]
+    """Improve the weights of the variances, then find each row's kept share and probability of equality."""
+    n, K = T.size, variances.size
+    like = np.empty((n, K))
+    for x in range(n):
+        for k in range(K):
+            lam = variances[k] / noise[x]
+            like[x, k] = -0.5 * df[x] * np.log1p(lam) - 0.5 * T[x] / (1.0 + lam)
+    _weigh(like, weights, rounds, change)
+    for x in range(n):
+        total = 0.0
+        share = 0.0
+        for k in range(K):
+            lam = variances[k] / noise[x]
+            weight = like[x, k] * weights[k]
+            total += weight
+            share += weight * np.sqrt(lam / (lam + 1.0 - lam / (1.0 + lam) / df[x]))
+        shares[x] = share / total
+        equal[x] = like[x, 0] * weights[0] / total
+
+
+@part
+def _weigh(like, weights, rounds, change):  # type: ignore[no-untyped-def]
+    """Improve the weights in place; logarithms of likelihoods become likelihoods relative to the largest of a row."""
+    n, K = like.shape
+    for x in range(n):
+        top = -np.inf
+        for k in range(K):
+            top = max(top, like[x, k])
+        for k in range(K):
+            like[x, k] = np.exp(like[x, k] - top)
+    new = np.empty(K)
+    for _ in range(rounds):
+        new[:] = 0.0
+        for x in range(n):
+            total = 0.0
+            for k in range(K):
+                total += like[x, k] * weights[k]
+            for k in range(K):
+                new[k] += like[x, k] * weights[k] / total
+        moved = 0.0
+        for k in range(K):
+            moved = max(moved, abs(new[k] / n - weights[k]))
+            weights[k] = new[k] / n
+        if moved < change:
+            break
+
+
+def kept_sizes(tests: Homogeneity) -> Floats:
+    """The share of each row's difference to keep, with a prior of sizes; rows that cannot be tested keep all of it.
+
+    Examples
+    --------
+    >>> T = np.array([1.1, 14.0, 9.0, 4.0, 20.0, 6.0, 12.0, 8.0, 5.0, 10.0])
+    >>> kept_sizes(Homogeneity(T, np.full(10, 2), np.full(10, 0.01))).round(2)
+    array([1.  , 0.71, 0.88, 1.  , 0.6 , 1.  , 0.77, 0.94, 1.  , 0.84])
+    """
+    kept = np.ones(len(tests.df))
+    tested = np.flatnonzero(tests.df > 0)
+    T, df, noise = (np.asarray(values, dtype=np.float64)[tested] for values in tests)
+    # The mean of the size observed, given one that is large against the noise.
+    kept[tested] = np.sqrt(np.clip(1.0 - (df - 1.0) / np.maximum(T, 1e-300), 0.0, 1.0))
+    near = T - df <= PLAIN
+    if not near.any():
+        return kept
+    T, df, noise = T[near], df[near], noise[near]
+    seen, least = np.sqrt(T * noise), LEAST * float(np.sqrt(np.median(noise)))
+    most = max(float(seen.max()), 2.0 * least)
+    n_sizes = math.ceil(math.log(most / least) / math.log(SIZES)) + 1
+    sizes = np.append(0.0, least * np.cumprod(np.append(1.0, np.full(n_sizes - 1, SIZES))))
+    weights, expected = np.append(0.5, np.full(n_sizes, 0.5 / n_sizes)), np.empty(len(T))
+    _expected_sizes(T, df, noise, sizes, weights, expected)
+    kept[tested[near]] = np.minimum(np.divide(expected, seen, out=np.ones(len(seen)), where=seen > 0), 1.0)
+    return kept
+
+
+@kernel
+def _expected_sizes(T, df, noise, sizes, weights, expected):  # type: ignore[no-untyped-def]
+    """Improve the weights of the sizes, then find the expected size of each row."""
+    n, K = T.size, sizes.size
+    like = np.empty((n, K))
+    for x in range(n):
+        for k in range(K):
+            lam = sizes[k] * sizes[k] / noise[x]
+            like[x, k] = -np.inf
+            if np.sqrt(lam) <= np.sqrt(T[x]) + BEYOND:
+                # Noncentral over central density: exp(-lam / 2) sum_j (lam T / 4)^j / ((df / 2)_j j!).
+                q, term, total, shift, j = 0.25 * lam * T[x], 1.0, 1.0, 0.0, 0
+                while term > 1e-17 * total:
+                    term *= q / ((0.5 * df[x] + j) * (j + 1))
+                    total += term
+                    j += 1
+                    if total > 1e200:
+                        term, total, shift = term * 1e-200, total * 1e-200, shift + 200.0 * np.log(10.0)
+                like[x, k] = np.log(total) + shift - 0.5 * lam
+    _weigh(like, weights, ROUNDS, CHANGE)
+    for x in range(n):
+        total = 0.0
+        mean = 0.0
+        for k in range(K):
+            weight = like[x, k] * weights[k]
+            total += weight
+            mean += weight * sizes[k]
+        expected[x] = mean / total

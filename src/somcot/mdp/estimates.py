@@ -1,7 +1,7 @@
 """The distance between two decision processes, known or recorded, from their initial distributions.
 
 Recorded rows, one for each state and action, are noisy, which makes the distance of the counted tables too large. Rows
-that the data cannot distinguish are pooled (`somcot.inference.pooling`, rows with a prior of sizes); mean rewards too.
+that the data cannot distinguish are pooled (`somcot.inference.model`, rows with a prior of sizes); mean rewards too.
 Draws of equal processes calibrate the tests, since steps of an episode may vary together. Pooled rows differ by the
 right size on average, but the largest over actions of noisy sizes is too large: recordings of the pooled processes are
 drawn and pooled again, and by how much the mean of their distances exceeds that of the pooled processes is subtracted
@@ -378,7 +378,7 @@ class _Pair:
     @cached_property
     def kept(self) -> tuple[Floats, Floats]:
         """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
-        from somcot.inference.pooling import Homogeneity, kept_shares, kept_sizes  # compiled code too
+        from somcot.inference.model import Homogeneity, kept_shares, kept_sizes  # compiled code too
 
         rows, rewards = (
             Homogeneity(T / effect, df, noise * effect)
