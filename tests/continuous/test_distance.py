@@ -103,6 +103,22 @@ def test_a_scaling_about_a_point_is_the_sentence_of_the_report(tmp_path: Path) -
     assert f"[{low:.4f}, {high:.4f}]" in page
 
 
+def test_a_scaling_costs_the_mean_distance_not_the_root_of_its_mean_square() -> None:
+    run = runs(normal(2, 0.6), lambda z, r: 0.6 * z + 0.3 * np.sin(z[:, ::-1]) + 0.3 * r.standard_normal(z.shape))
+    rng = np.random.default_rng(1)
+    x, y = (Trajectories.from_arrays(a * run(60, 30, rng)) for a in (1.0, 1.5))
+    found = distance(x, y, "euclidean", discount=0.9, confidence=0.9, scale=1.0)
+    # Scaling about 0 is the best coupling: half of the mean length, from an independent recording.
+    lengths = np.linalg.norm(run(2000, 60, rng), axis=2).mean(axis=0)
+    truth = 0.5 * float(0.1 * 0.9 ** np.arange(len(lengths)) @ lengths)
+    assert found.continuous is not None
+    assert found.continuous.map is not None
+    assert found.continuous.map.kind == "scale"
+    low, high, _ = found.confidence_interval or (0.0, 0.0, 0.0)
+    assert low <= truth <= high
+    assert found.distance == pytest.approx(truth, rel=0.25)
+
+
 @pytest.fixture(scope="module")
 def declined() -> Result:
     """Two phases with different speeds: no map, and common noise is far from the best coupling."""
