@@ -153,6 +153,18 @@ def test_graphs_show_where_a_chain_is_in_the_long_run() -> None:
     plt.close("all")
 
 
+@pytest.mark.parametrize("inches", [2.5, 6.0])
+def test_dots_of_neighbours_do_not_cover_each_other(inches: float) -> None:
+    figure, ax = plt.subplots(figsize=(inches, inches), layout="constrained")
+    somcot.plots.graph(somcot.MarkovChain(np.full((20, 20), 0.05)), ax=ax)
+    figure.canvas.draw()
+    dots = ax.collections[0]
+    places = ax.transData.transform(dots.get_offsets()) * 72.0 / figure.dpi
+    between = np.linalg.norm(places - np.roll(places, 1, axis=0), axis=1)
+    assert (np.sqrt(dots.get_sizes()) < between).all()  # diameters, in points
+    plt.close("all")
+
+
 def test_time_in_states_of_every_record(data: tuple[somcot.Result, Samples]) -> None:
     result, samples = data
     chain = somcot.MarkovChain([[0.5, 0.5], [0.0, 1.0]], states=["in", "out"])
