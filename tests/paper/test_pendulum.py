@@ -20,7 +20,7 @@ from somcot.paper.pendulum import (
     record,
     reward_apart,
     simulate,
-)  # fmt: skip
+)
 
 N_STEPS = 200  # a whole episode of Pendulum-v1
 
