@@ -262,6 +262,31 @@ DISTANCES = (
     DistanceFamily("Garnet 3 x 6, every row, 500", "garnet", (3, 6, 3), "every", 500),
     DistanceFamily("Garnet 6 x 4, every row, noisy rewards, 900", "garnet", (6, 4, 2), "every", 900, 0.2),
     DistanceFamily("Garnet 8 x 5, same, 1,200", "garnet", (8, 5, 2), "same", 1200),
+    # Written down before the sizes of differences got a prior of their own, and run after that.
+    DistanceFamily("Garnet 4 x 8, every row, 700", "garnet", (4, 8, 2), "every", 700),
+    DistanceFamily("Garnet 3 x 4, every row, 300", "garnet", (3, 4, 3), "every", 300),
+    DistanceFamily("Garnet 6 x 5, every row, noisy rewards, 1,000", "garnet", (6, 5, 4), "every", 1000, 0.3),
+    DistanceFamily("Garnet 12 x 5, one state, 2,000", "garnet", (12, 5, 3), "one", 2000),
+    DistanceFamily("Garnet 8 x 4 under a policy, every row, 900", "garnet", (8, 4, 3), "policy", 900),
+    DistanceFamily("Garnet 10 x 3, same, 600", "garnet", (10, 3, 3), "same", 600),
+    DistanceFamily("Garnet 25 x 3, every row, 4,000", "garnet", (25, 3, 3), "every", 4000),
+    DistanceFamily("Garnet 9 x 4, every row, one side known, 1,000", "garnet", (9, 4, 3), "known", 1000),
+    DistanceFamily("Garnet 6 x 4, rewards 0 or 1, one action paid more, 1,500", "coins", (6, 4, 3), "rewards", 1500),
+    DistanceFamily("Garnet 6 x 3, every row, moods, noisy, 900", "moods", (6, 3, 3), "every", 900, 0.15),
+    DistanceFamily("Garnet 7 x 3, every row, hidden mode, 1,200", "aliased", (7, 3, 3), "every", 1200),
+    DistanceFamily("Garnet 6 x 4, transitions pay, every row, 1,200", "outcomes", (6, 4, 3), "every", 1200),
+    DistanceFamily("machine, wear 0.2 and 0.35, 600", "machine", (11, 2, 3), "wear", 600),
+    DistanceFamily("river of 7, 0.5 and 0.35, 1,200", "river", (7, 2, 3), "current", 1200),
+    DistanceFamily("lake 0.8 and 0.6, 4,000", "lake", (17, 4, 3), "dry", 4000),
+    # Written down when that prior was kept for rows and left out for mean rewards, and run after that.
+    DistanceFamily("Garnet 5 x 5, rewards 0 or 1, one action paid more, 1,200", "coins", (5, 5, 2), "rewards", 1200),
+    DistanceFamily("Garnet 12 x 3, rewards 0 or 1, one action paid more, 3,000", "coins", (12, 3, 4), "rewards", 3000),
+    DistanceFamily("Garnet 8 x 4, noisy rewards of two pairs, 1,500", "garnet", (8, 4, 3), "rewards", 1500, 0.5),
+    DistanceFamily("Garnet 5 x 6, every row, noisy rewards, 1,000", "garnet", (5, 6, 3), "every", 1000, 0.4),
+    DistanceFamily("Garnet 4 x 6, every row, 500", "garnet", (4, 6, 3), "every", 500),
+    DistanceFamily("Garnet 7 x 5, transitions pay, every row, 1,500", "outcomes", (7, 5, 3), "every", 1500),
+    DistanceFamily("Garnet 9 x 2, same, noisy rewards, 700", "garnet", (9, 2, 3), "same", 700, 0.3),
+    DistanceFamily("Garnet 6 x 5, every row, moods, noisy, 1,200", "moods", (6, 5, 2), "every", 1200, 0.2),
 )
 
 

@@ -12,6 +12,7 @@ from benchmarks.mdp_families import record
 
 import somcot
 from somcot import mdp
+from somcot.inference.pooling import Homogeneity, kept_shares
 from somcot.mdp import MDP, RecordedMDP, distance, transfer_bound
 from somcot.mdp.estimates import _Pair
 from somcot.plumbing.arrays import Floats
@@ -478,14 +479,17 @@ def test_tests_know_how_much_steps_of_an_episode_vary_together() -> None:
     independent = _Pair.of(recorded(true, 4000, rng), recorded(true, 4000, rng), None, 0.9, 1).calibrated(rng)
     np.testing.assert_allclose([effects.mean() for effects in independent.effects], 1.0, atol=0.1)
     assert not independent.tests[1][1].any()  # its rewards have no noise: their means differ by rounding
-    # 40 pairs of equal processes: fewer mean rewards are taken to differ.
+    # 40 pairs of equal processes: the statistics of mean rewards are those of chance, and fewer are taken to differ.
     pairs = [_Pair.of(moody(rng, 60), moody(rng, 60), None, 0.9, 1) for _ in range(40)]
-    before, after = (np.mean([pair.kept[1] for pair in some]) for some in (pairs, [p.calibrated(rng) for p in pairs]))
-    assert after < before / 2
+    sides = pairs, [pair.calibrated(rng) for pair in pairs]
+    before, after = (np.mean([pair.tests[1][0] / pair.effects[1] for pair in some]) for some in sides)
+    assert after < 1.5 < before / 1.5
+    before, after = (np.mean([pair.kept[1] > 0.5 for pair in some]) for some in sides)
+    assert after < 2 * before / 3
 
 
-def test_the_bias_of_pooled_rows_is_subtracted() -> None:
-    """Where every row differs, noise makes the largest distance over actions too large although rows are pooled."""
+def test_rows_that_all_changed_a_little_are_pooled_by_their_sizes() -> None:
+    """The largest distance over actions is not too large, as it is where differences are taken to be normal."""
     found = []
     for seed in range(16):
         rng = np.random.default_rng([21, seed])
@@ -498,11 +502,13 @@ def test_the_bias_of_pooled_rows_is_subtracted() -> None:
         x, y = recorded(true, 1000, rng), recorded(moved, 1000, rng)
         exact, result = (distance(*pair, discount=0.9, rng=seed, threads=1) for pair in ((true, moved), (x, y)))
         assert result.plugin is not None
-        pooled = _Pair.of(x, y, None, 0.9, 1).pooled
-        found.append(np.array([result.plugin, pooled, result.distance]) - exact.distance)
-    counted, pooled, estimated = np.mean(found, axis=0)
-    assert pooled > counted / 3
-    assert abs(estimated) < counted / 3
+        pair, normal = (_Pair.of(x, y, None, 0.9, 1) for _ in range(2))
+        rows = kept_shares(Homogeneity(*normal.tests[0])).shares
+        normal.kept = rows, pair.kept[1]
+        found.append(np.array([result.plugin, normal.pooled, pair.pooled, result.distance]) - exact.distance)
+    counted, normal_bias, pooled_bias, bias = np.mean(found, axis=0)
+    assert normal_bias > counted / 3
+    assert max(abs(pooled_bias), abs(bias)) < counted / 6
     assert distance(x, y, discount=0.9, confidence=0.9, rng=15, threads=1).distance == result.distance
 
 

@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant("inference/units.py", "not any(few)", "not all(few)", (UNITS,)),
     Mutant("inference/comparison.py", "(centre + share * (rows - centre)", "(rows", (COMPARISON,)),
     Mutant("inference/statistics.py", "rng.multinomial(totals[row]", "rng.multinomial(totals[row] // 2", (COMPARISON,)),
-    Mutant("inference/model.py", "(1.0 - NEW) * prior.weights + NEW", "prior.weights + 0.0", (POOLING,)),
+    Mutant("inference/pooling.py", "(1.0 - NEW) * prior.weights + NEW", "prior.weights + 0.0", (POOLING,)),
     Mutant("inference/intervals.py", "self.plugin - self.factor * self.rise", "self.plugin - self.rise", (INTERVALS,)),
     Mutant("inference/intervals.py", "if bar.exceeded else 0.0", "if True else 0.0", (INTERVALS,)),
     Mutant("inference/intervals.py", "pooled.misfit + evidence.rise, 0.0", "evidence.rise, 0.0", (INTERVALS,)),

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 import somcot
 from somcot import MarkovChain, costs
-from somcot.inference.model import Homogeneity, calibrated, design_effect, kept_shares, kept_shares_of_many
+from somcot.inference.pooling import (
+    Homogeneity,
+    calibrated,
+    design_effect,
+    kept_shares,
+    kept_shares_of_many,
+    kept_sizes,
+)
 from somcot.inference.statistics import RowMoments, RowTests
 from somcot.samples import Samples
 from tests.data_instances import family
@@ -43,6 +50,32 @@ def test_kept_shares_against_a_direct_computation(seed: int, n: int) -> None:
     np.testing.assert_allclose(kept, np.minimum(reference.kept_shares(T, df, noise), 1.0), rtol=1e-9, atol=1e-12)
     assert 0.0 <= equal <= 1.0
     assert prior.weights.sum() == pytest.approx(1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([1, 4, 60]))
+def test_kept_sizes_against_a_direct_computation(seed: int, n: int, most: int) -> None:
+    """Noncentral chi-squared densities are SciPy's."""
+    rng = np.random.default_rng(seed)
+    df = rng.integers(0, most + 1, size=n).astype(np.float64)
+    T = np.where(df > 0, rng.noncentral_chisquare(np.maximum(df, 1.0), rng.choice([1e-9, 4.0, 30.0, 300.0], size=n)), 0)
+    noise = rng.gamma(2.0, size=n) / 50.0
+    np.testing.assert_allclose(
+        kept_sizes(Homogeneity(T, df, noise)), reference.kept_sizes(T, df, noise), rtol=1e-8, atol=1e-10
+    )
+
+
+def test_sizes_of_rows_that_changed_alike_vary_less_than_their_statistics() -> None:
+    """A hundred rows of one true size: kept sizes are near it, and those of normal differences spread twice as far."""
+    rng = np.random.default_rng(5)
+    noise, df = np.full(100, 0.02), np.full(100, 3.0)
+    T = rng.noncentral_chisquare(3.0, 12.0, size=100)
+    tests, seen, true = Homogeneity(T, df, noise), np.sqrt(T * noise), np.sqrt(12.0 * 0.02)
+    sizes, normal = kept_sizes(tests) * seen, kept_shares(tests).shares * seen
+    # The smallest stay as they are: a share is at most 1.
+    assert sizes.mean() == pytest.approx(true, rel=0.1)
+    assert sizes.max() < 1.15 * true
+    assert normal.max() > 1.3 * true
 
 
 def test_permutations_calibrate_the_test_of_each_row() -> None:

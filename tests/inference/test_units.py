@@ -17,8 +17,7 @@ import somcot
 from somcot import Counts, MarkovChain, Samples
 from somcot.chains import Support
 from somcot.inference import units as module
-from somcot.inference.blocks import block_length
-from somcot.inference.model import row_shares
+from somcot.inference.model import block_length, row_shares
 from somcot.inference.units import (
     SingleTransitions,
     WholeSequences,

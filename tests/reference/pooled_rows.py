@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2, ncx2
 
 from tests.instances import Floats
 
@@ -44,4 +45,33 @@ def kept_shares(T: Floats, df: Any, s: Floats) -> Floats:
     keep = np.sqrt(lam / (lam + 1 - lam / (1 + lam) / df[ok, None]))
     h = np.ones(len(T))
     h[ok] = (w * keep).sum(axis=1)
+    return h
+
+
+def kept_sizes(T: Floats, df: Any, s: Floats) -> Floats:
+    """The share of each row's difference that is kept, with a prior of sizes; 1 for rows without a test."""
+    h = np.ones(len(T))
+    h[df > 0] = np.sqrt(np.clip(1 - (df - 1)[df > 0] / np.maximum(T[df > 0], 1e-300), 0, 1))
+    ok = (df > 0) & (T - df <= 100)
+    if not ok.any():
+        return h
+    seen = np.sqrt(T[ok] * s[ok])
+    least = 0.5 * np.sqrt(np.median(s[ok]))
+    K = int(np.ceil(np.log(max(seen.max() / least, 2.0)) / np.log(1.15))) + 1
+    sizes = np.append(0.0, least * 1.15 ** np.arange(K))
+    lam = sizes**2 / s[ok, None]
+    with np.errstate(all="ignore"):
+        log = ncx2.logpdf(T[ok, None], df[ok, None], lam) - chi2.logpdf(T[ok, None], df[ok, None])
+    # Far from the statistic SciPy has no value.
+    log = np.where((lam > 0) & np.isfinite(log), log, np.where(lam > 0, -1e4, 0.0))
+    like = np.exp(log - log.max(axis=1, keepdims=True))
+    weights = np.append(0.5, np.full(K, 0.5 / K))
+    for _ in range(500):
+        w = like * weights
+        new = (w / w.sum(axis=1, keepdims=True)).mean(axis=0)
+        moved, weights = np.abs(new - weights).max(), new
+        if moved < 1e-5:
+            break
+    w = like * weights
+    h[ok] = np.minimum((w / w.sum(axis=1, keepdims=True)) @ sizes / seen, 1.0)
     return h

@@ -29,8 +29,9 @@ from somcot.chains import MarkovChain
 from somcot.inference import permutation
 from somcot.inference.estimate import EstimateDetails, estimate
 from somcot.inference.intervals import SLOPE, SPLITS, Evidence, equivalence_pvalue
-from somcot.inference.model import Homogeneity, kept_shares, towards, with_rows
+from somcot.inference.model import towards, with_rows
 from somcot.inference.permutation import Groups, SameProcessResult
+from somcot.inference.pooling import Homogeneity, kept_shares
 from somcot.inference.statistics import PowerCurve, PowerPoint, bracketed, permute
 from somcot.inference.strata import discount_for
 from somcot.inference.units import SEQUENCES, WholeSequences

@@ -51,17 +51,8 @@ import numpy as np
 
 from somcot.costs import FeatureCost
 from somcot.inference.comparison import AgainstKnown, Comparison, Draws, Exchangeable, Halves, Separate, on_entries_of
-from somcot.inference.model import (
-    Kept,
-    bootstrap,
-    calibrated,
-    design_effect,
-    kept_shares,
-    kept_shares_of_many,
-    row_shares,
-    saturation,
-    standard_error,
-)
+from somcot.inference.model import bootstrap, row_shares, saturation, standard_error
+from somcot.inference.pooling import Kept, calibrated, design_effect, kept_shares, kept_shares_of_many
 from somcot.inference.statistics import Expansion, Permuted, permute
 from somcot.inference.step_rewards import Earnings
 from somcot.plumbing.arrays import Floats

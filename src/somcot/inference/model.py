@@ -1,7 +1,8 @@
-"""A process estimated from data: a chain, the observations behind each row, draws of these; and pooled rows."""
+"""A process estimated from data: a chain, the observations behind each row, draws of these; blocks of recordings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.compile.jit import kernel
 from somcot.core.pairs import reachable_pairs
 from somcot.derivatives import Gradient, RowGradient
-from somcot.inference.statistics import RowMoments, RowTests
 from somcot.plumbing.arrays import Floats, Ints
 from somcot.plumbing.errors import warn
 from somcot.plumbing.linear_systems import CLOSE
@@ -25,9 +24,8 @@ from somcot.samples import Samples
 from somcot.solvers.policy_iteration import iterate
 
 __all__ = [
-    "SATURATED", "Homogeneity", "Kept", "Model", "Prior", "bootstrap", "calibrated", "design_effect", "fit",
-    "half_sizes", "kept_shares", "kept_shares_of_many", "on_entries", "row_shares", "saturation", "split_rows",
-    "standard_error", "towards", "with_rows", "with_starts",
+    "MANY", "SATURATED", "Model", "block_length", "bootstrap", "fit", "half_sizes", "on_entries", "pieces",
+    "row_shares", "saturation", "split_rows", "standard_error", "towards", "with_rows", "with_starts",
 ]  # fmt: skip
 
 SATURATED = 3.0  # accumulated error of the kernels above which there are too few data
@@ -254,150 +252,81 @@ def towards(codes: Any, wanted: Floats, rng: np.random.Generator) -> Ints:
     return exchanged
 
 
-# --- Pooled rows: an empirical-Bayes estimate that shrinks rows not distinguishable by the data towards each other:
-# T ~ (1 + lam) chi2(df) with lam = tau^2 / noise, tau^2 = 0 or on a grid, weights by expectation-maximisation. A row
-# keeps h = sum_k w_k sqrt(lam_k / (lam_k + 1 - f_k / df)) of its difference, f = lam / (1 + lam), the share that gives
-# the right *size*: the distance is homogeneous of degree 1 near 0, so a posterior mean, which is smaller, is biased.
+# --- Blocks of few long recordings, which are permuted and halved in place of sequences
 
-LEAST = 0.5  # the smallest non-zero variance of a difference, in units of the median noise of a row
-RATIO = 2.0  # ratio of neighbouring variances on the grid
-ROUNDS, CHANGE = 500, 1e-5  # stopping rule of expectation-maximisation
-AGAIN, COARSE = 50, 1e-3  # the same for half-samples, which begin at the weights of all data
-NEW = 0.01  # share of equal weights in that beginning
+MANY, FEWEST = 48, 8  # blocks of each recording: as many if steps are Markov, and never fewer
+_GROWTH = 0.05  # share by which the design effect may grow with the length of the blocks, even if significantly
+_SHORTEST = 10  # steps of a block
 
 
-class Homogeneity(NamedTuple):
-    """Test of each row, "the same in both processes?": chi-squared, its degrees of freedom (0: no test), 1/n + 1/m."""
+def block_length(recordings: Sequence[Samples]) -> tuple[int, bool]:
+    """Length of the blocks, and whether blocks that long are nearly independent.
 
-    statistic: Floats
-    df: Floats
-    noise: Floats
-
-
-class Prior(NamedTuple):
-    """Variances of the differences of rows, 0 first, and the estimated share of the rows with each."""
-
-    variances: Floats
-    weights: Floats
-
-
-class Kept(NamedTuple):
-    """The share of each row's difference to keep, the share of tested rows judged equal, and the estimated prior."""
-
-    shares: Floats
-    equal: float
-    prior: Prior
-
-
-def design_effect(tests: RowTests, null: RowMoments) -> float:
-    """Variance of the rows relative to independent transitions, all rows together; 1 for Markov chains.
-
-    Also 1 if there is nothing to compare, or if no permutation differs from another.
+    Errors of the rows of a Markov chain are uncorrelated however slowly it mixes, so the blocks may be as long as a
+    decent number of them allows. They are made longer while the variance of the rows by blocks, relative to single
+    steps, still grows. If it grows even from half the shortest length on, memory lasts about as long as a block. The
+    longest blocks then miss part of it: what is slow is a small part of the variance of all rows, and may be most of
+    the distance's.
     """
-    tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
-    total = float(null.mean[tested].sum())
-    return total / float(tests.df[tested].sum()) if total > 0.0 else 1.0
+    steps = min(recording.n_transitions for recording in recordings)
+    lengths = [max(_SHORTEST, steps // MANY)]
+    while lengths[-1] * 2 * FEWEST <= steps:
+        lengths.append(lengths[-1] * 2)
+    effects = [_design_effect(recordings, length) for length in (lengths[0] // 2, *lengths)]
+    grows = [
+        any(later.value > (1.0 + max(_GROWTH, 2.0 * later.error)) * effect.value for later in effects[i + 1 :])
+        for i, effect in enumerate(effects)
+    ]
+    chosen = grows.index(False, 1)  # the last one always qualifies, as it has no successor
+    return lengths[chosen - 1], not grows[0]
 
 
-def calibrated(tests: RowTests, null: RowMoments, effect: float) -> Homogeneity:
-    """Row tests, of one draw or many, with scale and degrees of freedom from permutations: T / c ~ chi2(nu).
+class _Effect(NamedTuple):
+    """A design effect and its relative standard error."""
 
-    `effect` is the design effect of all rows together.
-    """
-    tested = (tests.x > 0) & (tests.y > 0) & (tests.df > 0)
-    mean = np.maximum(null.mean, 1e-9)
-    scale = np.maximum(np.where(null.variance > 0, null.variance / (2.0 * mean), effect), 0.5 * effect)
-    noise = scale * (1.0 / np.maximum(tests.x, 1.0) + 1.0 / np.maximum(tests.y, 1.0))
-    return Homogeneity(
-        np.where(tested, tests.statistic / scale, 0.0),
-        np.where(tested, np.maximum(mean / scale, 0.5), 0.0),
-        np.where(tested, noise, 1.0),
-    )
+    value: float
+    error: float
 
 
-def kept_shares(tests: Homogeneity) -> Kept:
-    """The share of each row's difference to keep; rows that cannot be tested keep all of it.
-
-    Examples
-    --------
-    >>> one_apart = Homogeneity(np.array([1.1, 0.7, 90.0, 1.3]), np.array([1, 1, 1, 1]), np.full(4, 0.01))
-    >>> kept = kept_shares(one_apart)
-    >>> kept.shares.round(2), round(kept.equal, 2)
-    (array([0.09, 0.07, 1.  , 0.1 ]), 0.68)
-    """
-    tested = tests.df > 0
-    if not tested.any():
-        return Kept(np.ones(len(tests.df)), 0.0, Prior(np.zeros(1), np.ones(1)))
-    T, noise, df = tests.statistic[tested], tests.noise[tested], tests.df[tested]
-    least = LEAST * float(np.median(noise))
-    most = max(2.0 * float((T * noise / df).max()), 4.0 * least)
-    n_sizes = int(np.ceil(np.log(most / least) / np.log(RATIO))) + 1
-    variances = np.append(0.0, least * RATIO ** np.arange(n_sizes))
-    weights = np.full(n_sizes + 1, 0.5 / n_sizes)
-    weights[0] = 0.5
-    shares, equal = _fitted(*tests, variances, weights, ROUNDS, CHANGE)
-    return Kept(shares, float(equal.mean()), Prior(variances, weights))
-
-
-def kept_shares_of_many(tests: Homogeneity, prior: Prior) -> Floats:
-    """Kept shares of many draws, (n_draws, n_rows), for tests of that shape; `prior` is that of all data."""
-    # Expectation-maximisation cannot raise a weight of 0, and another draw may need a variance that the data do not.
-    start = (1.0 - NEW) * prior.weights + NEW / len(prior.weights)
-    draws = zip(*tests, strict=True)
-    return np.stack([_fitted(*draw, prior.variances, start.copy(), AGAIN, COARSE)[0] for draw in draws])
+def _design_effect(recordings: Sequence[Samples], length: int) -> _Effect:
+    """Variance of the rows by blocks relative to independent steps, from the residuals of each recording's own rows."""
+    between = free = independent = 0.0
+    for recording in recordings:
+        bounds = pieces(recording, length)
+        n, block = recording.n_states, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        now, following = recording.now.astype(np.int64), recording.following.astype(np.int64)
+        cells, counts = np.unique(now * n + following, return_counts=True)
+        visits = np.bincount(now, minlength=n)
+        shares = counts / visits[cells // n]
+        # sum over blocks of sum_c (C_b(r, c) - P(r, c) C_b(r))^2 / P(r, c)  =  sum C_b(r, c)^2 / P - sum C_b(r)^2
+        inside, times = np.unique((block * n + now) * n + following, return_counts=True)
+        rows, row_times = np.unique(block * n + now, return_counts=True)
+        share = shares[np.searchsorted(cells, inside % (n * n))]
+        squares = np.bincount(inside // n % n, times**2 / share, n) - np.bincount(rows % n, row_times**2.0, n)
+        df = np.bincount(cells // n, minlength=n) - 1.0
+        used = (df > 0) & (visits >= 5)
+        n_blocks = int(block[-1]) + 1
+        between += float((squares[used] / visits[used]).sum()) * n_blocks / max(n_blocks - 1, 1)
+        free += float(df[used].sum())
+        independent += float(df[used].sum()) * (n_blocks - 1)
+    return _Effect(between / max(free, 1.0), float(np.sqrt(2.0 / max(independent, 1.0))))
 
 
-def _fitted(
-    statistic: Floats, df: Floats, noise: Floats, variances: Floats, weights: Floats, rounds: int, change: float
-) -> tuple[Floats, Floats]:
-    """Improve the weights of the variances in place; the share that each row keeps, and which tested rows are equal."""
-    tested = df > 0
-    kept, shares, equal = np.ones(len(tested)), np.empty(np.count_nonzero(tested)), np.empty(np.count_nonzero(tested))
-    if len(shares) and len(weights) > 1:
-        T, noise, df = statistic[tested], noise[tested], df[tested].astype(np.float64)
-        _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal)
-        kept[tested] = np.minimum(shares, 1.0)  # with less than one degree of freedom the formula may exceed 1
-    return kept, equal
-
-
-@kernel
-def _empirical_bayes(T, df, noise, variances, weights, rounds, change, shares, equal):  # type: ignore[no-untyped-def]
-    """Improve the weights of the variances, then find each row's kept share and probability of equality."""
-    n, K = T.size, variances.size
-    like = np.empty((n, K))
-    for x in range(n):
-        top = -np.inf
-        for k in range(K):
-            lam = variances[k] / noise[x]
-            like[x, k] = -0.5 * df[x] * np.log1p(lam) - 0.5 * T[x] / (1.0 + lam)
-            top = max(top, like[x, k])
-        for k in range(K):
-            like[x, k] = np.exp(like[x, k] - top)
-    new = np.empty(K)
-    for _ in range(rounds):
-        new[:] = 0.0
-        for x in range(n):
-            total = 0.0
-            for k in range(K):
-                total += like[x, k] * weights[k]
-            for k in range(K):
-                new[k] += like[x, k] * weights[k] / total
-        moved = 0.0
-        for k in range(K):
-            moved = max(moved, abs(new[k] / n - weights[k]))
-            weights[k] = new[k] / n
-        if moved < change:
-            break
-    for x in range(n):
-        total = 0.0
-        share = 0.0
-        for k in range(K):
-            lam = variances[k] / noise[x]
-            weight = like[x, k] * weights[k]
-            total += weight
-            share += weight * np.sqrt(lam / (lam + 1.0 - lam / (1.0 + lam) / df[x]))
-        shares[x] = share / total
-        equal[x] = like[x, 0] * weights[0] / total
+def pieces(recording: Samples, length: int | None) -> Ints:
+    """First transitions, and the end: of the sequences, or of blocks of about `length` steps inside them."""
+    # Independent samples are units of one transition.
+    if recording.offsets is None:
+        return np.arange(recording.n_transitions + 1)
+    if length is None:
+        return recording.offsets
+    steps = np.diff(recording.offsets)
+    n_blocks = np.maximum(1, np.round(steps / length)).astype(np.int64)
+    first = np.cumsum(n_blocks) - n_blocks
+    place = np.arange(n_blocks.sum()) - np.repeat(first, n_blocks)
+    n, size = np.repeat(n_blocks, n_blocks), np.repeat(steps, n_blocks)
+    # Step t of a sequence is in block t n // size, so block k begins with the first t of at least k size / n.
+    bounds: Ints = np.repeat(recording.offsets[:-1], n_blocks) - (-place * size // n)
+    return np.append(bounds, recording.offsets[-1])
 
 
 # --- Deprecated: the delta method and the bootstrap

@@ -21,8 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from somcot.chains import MarkovChain, Support
-from somcot.inference.blocks import block_length, pieces
-from somcot.inference.model import half_sizes, on_entries, row_shares, split_rows, with_starts
+from somcot.inference.model import (
+    block_length,
+    half_sizes,
+    on_entries,
+    pieces,
+    row_shares,
+    split_rows,
+    with_starts,
+)
 from somcot.inference.strata import Strata
 from somcot.plumbing.arrays import Codes, Floats, Ints
 from somcot.plumbing.memory import one_blas_thread

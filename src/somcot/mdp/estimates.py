@@ -1,10 +1,11 @@
 """The distance between two decision processes, known or recorded, from their initial distributions.
 
 Recorded rows, one for each state and action, are noisy, which makes the distance of the counted tables too large. Rows
-that the data cannot distinguish are pooled (`somcot.inference.model`); mean rewards likewise. Draws of equal processes
-calibrate the tests, since steps of an episode may vary together. Pooled rows differ by the right size on average, but
-the largest over actions of noisy sizes is too large: recordings of the pooled processes are drawn and pooled again, and
-by how much the mean of their distances exceeds that of the pooled processes is subtracted (bootstrap bias correction).
+that the data cannot distinguish are pooled (`somcot.inference.pooling`, rows with a prior of sizes); mean rewards too.
+Draws of equal processes calibrate the tests, since steps of an episode may vary together. Pooled rows differ by the
+right size on average, but the largest over actions of noisy sizes is too large: recordings of the pooled processes are
+drawn and pooled again, and by how much the mean of their distances exceeds that of the pooled processes is subtracted
+(bootstrap bias correction).
 
 The interval inverts the distribution of the pooled distance along the path from equal processes (t = 0) over the pooled
 (t = 1) to the counted ones (t = 2): for each t, recordings are drawn, and their pooled distances have mean m(t) and
@@ -377,13 +378,14 @@ class _Pair:
     @cached_property
     def kept(self) -> tuple[Floats, Floats]:
         """The share of the difference of each row, and of each mean reward, that is kept (empirical Bayes)."""
-        from somcot.inference.model import Homogeneity, kept_shares  # compiled code too
+        from somcot.inference.pooling import Homogeneity, kept_shares, kept_sizes  # compiled code too
 
         rows, rewards = (
-            kept_shares(Homogeneity(T / effect, df, noise * effect)).shares
+            Homogeneity(T / effect, df, noise * effect)
             for (T, df, noise), effect in zip(self.tests, self.effects, strict=True)
         )
-        return rows, rewards
+        # Noise makes a row's difference larger in all directions, but that of two mean rewards larger or smaller.
+        return kept_sizes(rows), kept_shares(rewards).shares
 
     def _row_tests(self) -> _Test:
         """Two-sample chi-squared of every row, times (N - 1) / N, or of one side where the other is known.

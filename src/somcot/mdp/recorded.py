@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from somcot.costs.features import StepRewards
-from somcot.inference.blocks import MANY
+from somcot.inference.model import MANY
 from somcot.inference.units import SEQUENCES
 from somcot.mdp.process import MDP
 from somcot.plumbing.arrays import Array, Bools, Codes, Floats, Ints
