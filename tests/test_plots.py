@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -158,7 +160,7 @@ def test_dots_of_neighbours_do_not_cover_each_other(inches: float) -> None:
     figure, ax = plt.subplots(figsize=(inches, inches), layout="constrained")
     somcot.plots.graph(somcot.MarkovChain(np.full((20, 20), 0.05)), ax=ax)
     figure.canvas.draw()
-    dots = ax.collections[0]
+    dots: Any = ax.collections[0]
     places = ax.transData.transform(dots.get_offsets()) * 72.0 / figure.dpi
     between = np.linalg.norm(places - np.roll(places, 1, axis=0), axis=1)
     assert (np.sqrt(dots.get_sizes()) < between).all()  # diameters, in points
