@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -150,6 +152,18 @@ def test_graphs_show_where_a_chain_is_in_the_long_run() -> None:
     pair = readers.from_graph(networkx.Graph([("a", "b"), ("b", "c"), ("d", "e")]), initial="stationary")
     of_pair = somcot.plots.graph(pair, names=("mine", "")).collections[0].get_sizes() - 30
     assert of_pair / of_pair[0] == pytest.approx([1, 2, 1, 1, 1])
+    plt.close("all")
+
+
+@pytest.mark.parametrize("inches", [2.5, 6.0])
+def test_dots_of_neighbours_do_not_cover_each_other(inches: float) -> None:
+    figure, ax = plt.subplots(figsize=(inches, inches), layout="constrained")
+    somcot.plots.graph(somcot.MarkovChain(np.full((20, 20), 0.05)), ax=ax)
+    figure.canvas.draw()
+    dots: Any = ax.collections[0]
+    places = ax.transData.transform(dots.get_offsets()) * 72.0 / figure.dpi
+    between = np.linalg.norm(places - np.roll(places, 1, axis=0), axis=1)
+    assert (np.sqrt(dots.get_sizes()) < between).all()  # diameters, in points
     plt.close("all")
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,6 +252,13 @@ def test_states_of_one_side_are_listed() -> None:
     text = report.html(somcot.distance(x, y, [[1, 1], [0, 1]], discount=0.5), x=x, y=y, names=("May", "June"))
     assert "Only in May: a." in text
     assert "Only in June: c." in text
+
+
+@pytest.mark.parametrize("names", [("May",), ("May", "June", "July"), ("May", 3), "ab"])
+def test_names_are_two_texts(names: Any) -> None:
+    x = somcot.random_walk(3)
+    with pytest.raises(TypeError, match="names: found"):
+        report.html(somcot.distance(x, x, discount=0.5), names=names)
 
 
 @pytest.mark.parametrize("n", [50, 120])

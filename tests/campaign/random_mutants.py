@@ -35,7 +35,7 @@ FLIPS: dict[type[ast.AST], Any] = {
 }  # fmt: skip
 FILES = 6  # of tests for a line without contexts
 SECONDS = 300  # of CPU: what takes longer hangs
-SEED = 27_119  # of the latest draw, written down before it was made
+SEED = 41_093  # of the latest draw, written down before it was made
 
 
 class Site(NamedTuple):

@@ -25,6 +25,7 @@ from somcot.cli.application import app
 from somcot.data import clickstream
 from somcot.readers import from_table
 from somcot.readers.tables import csv_stream as feed
+from somcot.readers.tables.rotation import LogFile, Place
 from somcot.report import many_facts
 from tests.live.streams import Family, same
 
@@ -608,6 +609,16 @@ def test_rotations_while_nobody_watches(folder: Path, tmp_path: Path) -> None:
     for path in tmp_path.glob("app.csv.*"):
         path.unlink()
     assert "is shorter" in watch(folder, log, "--state-file", state)[2]
+
+
+def test_where_nothing_was_read_any_file_is_read_from_its_beginning(tmp_path: Path) -> None:
+    """The watched file was empty when the position was saved, and was replaced since."""
+    log, place = tmp_path / "log.csv", Place(inode=1)
+    log.write_text("session,page\n")
+    file = LogFile(log, place, follow=True, note=pytest.fail)
+    assert os.read(file.descriptor, 7) == b"session"
+    assert place.inode == log.stat().st_ino
+    os.close(file.descriptor)
 
 
 def test_tail_passes_headers_on(folder: Path) -> None:

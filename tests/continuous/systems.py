@@ -171,7 +171,7 @@ def _ar(a: float, s: float, mean: float, spread: float = 0.6) -> Process:
     return scalar(lambda x: a * x, s, mean, spread)
 
 
-def _bent(b: float) -> Process:
+def bent(b: float) -> Process:
     return scalar(lambda x: (0.8 - b * np.exp(-x * x)) * x, 0.4, 0.5, 0.3)
 
 
@@ -243,8 +243,8 @@ SYSTEMS = {
     "ar, near": System(_ar(0.6, 0.5, 0.0), _ar(0.55, 0.53, 0.0), "euclidean", 0.0361),
     "ar, same": same(_ar(0.6, 0.5, 0.0)),
     "slow, shifted": shifted(_SLOW, [0.3]),
-    "bent": System(_bent(1.2), _bent(0.4), "euclidean", 0.2078),
-    "bent, same": same(_bent(1.2)),
+    "bent": System(bent(1.2), bent(0.4), "euclidean", 0.2078),
+    "bent, same": same(bent(1.2)),
     "well": System(well(0.0), well(0.15), "euclidean", 0.1080),
     "well, same": same(well(0.0)),
     "rotation": same(linear(*_TURN2[0])),
@@ -260,8 +260,8 @@ SYSTEMS = {
         WELL_SQ + _AR_SQ,
     ),
     "well x ar x bent": System(
-        rotated(_MIX3, well(0.0), _ar(0.6, 0.5, 0.0), _bent(1.2)),
-        rotated(_MIX3, well(0.15), _ar(0.3, 0.7, 0.3), _bent(0.4)), "sqeuclidean", WELL_SQ + _AR_SQ + BENT_SQ,
+        rotated(_MIX3, well(0.0), _ar(0.6, 0.5, 0.0), bent(1.2)),
+        rotated(_MIX3, well(0.15), _ar(0.3, 0.7, 0.3), bent(0.4)), "sqeuclidean", WELL_SQ + _AR_SQ + BENT_SQ,
     ),
     "van der Pol, shifted": shifted(flow(_van_der_pol, 0.1, 4, [0.15, 0.15], [2.0, 0.0], 0.3), [0.3, 0.4]),
     "pendulum, shifted": shifted(_pendulum(), [0.3, 0.0, 0.4]),

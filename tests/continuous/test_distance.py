@@ -16,11 +16,12 @@ import somcot
 from somcot import Result, Trajectories, distance
 from somcot.cli.application import app
 from somcot.continuous import routes
+from somcot.continuous.pair import Pair
 from somcot.plumbing.arrays import Floats
 from somcot.report.sentences import certainty, sentence
 from somcot.result import Claim
 from tests.continuous.held_out_systems import normal, phase, runs
-from tests.continuous.systems import SYSTEMS, closed_form_1d, grid_truth, moved
+from tests.continuous.systems import SYSTEMS, bent, closed_form_1d, grid_truth, moved, rotated, rotation
 from tests.notes import codes, noted, notes_in
 
 
@@ -101,6 +102,36 @@ def test_a_scaling_about_a_point_is_the_sentence_of_the_report(tmp_path: Path) -
     assert "June behaves as May scaled by 1." in page
     low, high, _ = found.confidence_interval or (0.0, 0.0, 0.0)
     assert f"[{low:.4f}, {high:.4f}]" in page
+
+
+def test_a_scaling_costs_the_mean_distance_not_the_root_of_its_mean_square() -> None:
+    run = runs(normal(2, 0.6), lambda z, r: 0.6 * z + 0.3 * np.sin(z[:, ::-1]) + 0.3 * r.standard_normal(z.shape))
+    rng = np.random.default_rng(1)
+    x, y = (Trajectories.from_arrays(a * run(60, 30, rng)) for a in (1.0, 1.5))
+    found = distance(x, y, "euclidean", discount=0.9, confidence=0.9, scale=1.0)
+    # Scaling about 0 is the best coupling: half of the mean length, from an independent recording.
+    lengths = np.linalg.norm(run(2000, 60, rng), axis=2).mean(axis=0)
+    truth = 0.5 * float(0.1 * 0.9 ** np.arange(len(lengths)) @ lengths)
+    assert found.continuous is not None
+    assert found.continuous.map is not None
+    assert found.continuous.map.kind == "scale"
+    low, high, _ = found.confidence_interval or (0.0, 0.0, 0.0)
+    assert low <= truth <= high
+    assert found.distance == pytest.approx(truth, rel=0.25)
+
+
+def test_rotated_noise_is_used_only_where_it_costs_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = [rotated(np.eye(2), bent(b), bent(b)) for b in (1.2, 0.3)]
+    rng = np.random.default_rng(0)
+    x, y = (side.record(60, 15, rng) for side in sides)
+    found = []
+    for angle in (0.0, 0.3):
+        monkeypatch.setattr(Pair, "rotation", lambda _self, angle=angle: rotation(angle))
+        found.append(distance(x, y, "sqeuclidean", discount=0.7, confidence=0.9, scale=1.0))
+    for each in found:
+        assert each.continuous is not None
+        assert each.continuous.route == "pair"
+    assert found[0].distance == found[1].distance
 
 
 @pytest.fixture(scope="module")

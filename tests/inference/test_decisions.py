@@ -15,7 +15,7 @@ from somcot.inference import decisions
 from somcot.inference.decisions import KINDS
 from somcot.inference.estimate import EstimateDetails
 from somcot.inference.intervals import Evidence, equivalence_pvalue, interval_of
-from somcot.inference.statistics import PowerCurve, bracketed
+from somcot.inference.statistics import PowerCurve, PowerPoint, bracketed
 from somcot.plumbing.notes import collected
 from somcot.recorded.transforms import times_reached
 
@@ -453,6 +453,11 @@ def test_the_curve_does_not_depend_on_where_the_search_begins(start: int) -> Non
     assert powers.std() < 0.03  # it was 0.05 from 9,000
     right = (ndtri(0.8) - intercept) * np.exp(-0.5 * ndtri(0.8) ** 2) / np.sqrt(2 * np.pi)
     assert steepness.mean() == pytest.approx(right, rel=0.2)  # it was a fifth of this from 9,000
+
+
+def test_the_error_of_a_single_simulated_power_is_that_of_a_share() -> None:
+    curve = PowerCurve.fitted([PowerPoint(50, 0.8, 400)], 0.8)
+    assert curve.error(50) == pytest.approx((0.8 * 0.2 / 400) ** 0.5, rel=0.02)
 
 
 def test_smaller_effects_need_more_sequences(pilot: Samples, plan: SampleSize) -> None:

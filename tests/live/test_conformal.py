@@ -11,7 +11,7 @@ from somcot import MarkovChain, Monitor, Samples
 from somcot.live import conformal
 from somcot.live.conformal import Recorded, SequenceDetector, cycle, cycles_in, held_labels, teachers
 from somcot.live.scores import N_BETS
-from somcot.live.sequences import STAGES, Cut, Units, collect, joined, waiting
+from somcot.live.sequences import N_DROPPED, STAGES, Cut, Units, collect, joined, waiting
 from tests.live.plain import PlainRanks, plain_units
 from tests.notes import noted
 
@@ -83,6 +83,29 @@ def test_sequences_are_cut_and_ordered_as_the_rules_say(name: str, step: int) ->
         for u, stage in zip(mine.tolist(), theirs, strict=False):
             assert units.codes[units.offsets[u] : units.offsets[u + 1]].tolist() == stage.codes
             assert (units.number[u], units.how[u], units.before[u]) == (stage.sequence, stage.how, stage.before)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_more_sequences_at_once_than_there_is_room_for(ordered: bool) -> None:
+    cut, rng = CUTS["ends"]._replace(length=3, ordered=ordered), RNG(0)
+    codes = rng.choice(3, 30_000).astype(np.int32)
+    names = np.repeat(np.arange(10_000, dtype=np.uint64), 3)
+    terminal = np.array([False, False, False, True])
+    codes[2::3] = 3
+    _, units = collect(waiting(), cut, terminal, codes, names, np.zeros(0), 1)
+    assert units.number.tolist() == list(range(1, 10_001))
+    np.testing.assert_array_equal(units.codes, codes)
+
+
+def test_a_sequence_silent_for_long_holds_up_the_others_only_with_a_clock() -> None:
+    """The first of 400 never ends: without a clock it is given up, with one it waits for its time-out."""
+    codes = np.tile(np.array([0, 1, 3], np.int32), 400)
+    names = np.repeat(np.arange(400, dtype=np.uint64), 3)
+    codes[2] = 1
+    for timeout, n_passed, n_dropped in ((np.inf, 399, 1), (1e9, 0, 0)):
+        cut = CUTS["ends"]._replace(timeout=timeout)
+        table, units = collect(waiting(), cut, np.array([False, False, False, True]), codes, names, np.zeros(0), 1)
+        assert (len(units.how), table.counts[N_DROPPED]) == (n_passed, n_dropped)
 
 
 def detector(n: int, seed: int, threshold: float = 1e200) -> tuple[SequenceDetector, Units, Recorded]:

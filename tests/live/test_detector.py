@@ -48,6 +48,16 @@ def test_rows_are_scaled_back_without_a_trace() -> None:
     assert evidence(monitor, 1e90) == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.parametrize("forever", [False, True])
+def test_steps_from_labels_that_a_recording_lacks_are_counted_without_a_bet(forever: bool) -> None:
+    promise = {"false_alarm": 1e-90} if forever else {"one_false_alarm_per": 1e90}
+    monitor = Monitor(CHAIN.sample(1, 200, rng=0), discount=0.9, **promise)  # type: ignore[arg-type]
+    monitor.update(["unheard of"] * 50)
+    t = np.arange(1, 50)
+    weights = 1.0 / (2.10975 * (t + 1) * np.log(t + 1) ** 2) if forever else np.ones(49)
+    assert evidence(monitor, 1e90) == pytest.approx(weights.sum(), rel=1e-12)
+
+
 @pytest.mark.parametrize("recorded", [False, True])
 def test_the_sum_minus_its_weights_is_a_martingale(recorded: bool) -> None:
     """Over all paths of 8 steps: the mean of R is the number of steps; for counts, under their own prediction."""

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from somcot.paper.pendulum import Grid, Pendulum, load_actor, observe, record, reward_apart, simulate
+from somcot.paper.experiment import Record
+from somcot.paper.pendulum import (
+    Grid,
+    Pendulum,
+    PendulumSettings,
+    load_actor,
+    observe,
+    plot,
+    record,
+    reward_apart,
+    simulate,
+)
 
 N_STEPS = 200  # a whole episode of Pendulum-v1
 
@@ -132,3 +143,14 @@ def test_episodes_are_those_of_the_same_pendulum() -> None:
     np.testing.assert_allclose(reward_apart(points, points), np.abs(still[:, None] - still), atol=1e-9)
     assert np.abs(still - reward).max() <= 0.004 + 1e-12
     assert (bins(angle[:, 0], speed[:, 0]) == bins.start).all()
+
+
+def test_the_panels_of_the_figure_have_room_for_their_curves() -> None:
+    settings = PendulumSettings()
+    seeds, truth = np.ones((settings.n_seeds, 9)), np.ones(9)
+    data = {"somcot": seeds, "counted": seeds, "default": seeds, "cells": seeds, "truth": truth}
+    figure = plot(Record("pendulum", settings, 0, data, ()))
+    figure.canvas.draw()
+    for panel in figure.axes:
+        box = panel.get_window_extent()
+        assert min(box.width, box.height) > 1.5 * figure.dpi  # inches

@@ -217,6 +217,18 @@ def test_what_was_done_is_said_and_left_out_states_are_unknown() -> None:
     assert merged.distance == 0.0
 
 
+def test_equal_states_are_merged_where_others_differ_by_too_much_rounding() -> None:
+    """Two pairs of states with equal costs: one with equal rows, one whose rows differ a little in every entry."""
+    P = np.tile(np.r_[np.full(20, 0.05), np.zeros(4)], (24, 1))
+    P[:20, 20:] = 0.01 * np.arange(1.0, 21.0)[:, None]
+    P[21, :20] += np.tile([8e-16, -8e-16], 10)
+    cost = np.r_[np.arange(20.0), 20.0, 20.0, 21.0, 21.0]
+    x = MarkovChain(P / P.sum(axis=1, keepdims=True), 0)
+    found = somcot.distance(x, x, np.abs(cost[:, None] - cost), discount=0.9)
+    assert "merged equivalent states (23 x 23 blocks)" in found.message
+    assert found.distance < 1e-14
+
+
 def test_a_state_that_is_left_and_entered_again_is_charged_for_what_follows() -> None:
     """The occupancy of a state left out is not what is lost: after it, the cut chain never comes back."""
     eps = 1e-10

@@ -72,6 +72,7 @@ def test_the_examples_of_the_guide(name: str, ending: str, tmp_path: Path) -> No
         assert {row[key] for row in found} == {value}
     samples = from_traces(path)
     assert samples.n_transitions == len(found) - 1
+    assert samples.terminated is None  # a session that ends may go on
     assert samples.episode_attributes["agent"].tolist() == ["main"]
 
 

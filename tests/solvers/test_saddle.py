@@ -66,6 +66,17 @@ def test_status_and_trace() -> None:
     assert done.trace["violation"][-1] <= 0.05
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_whether_it_converged_does_not_depend_on_the_unit_of_the_cost(scale: float) -> None:
+    x, y, cost = walks(4, 0.7)
+    for max_steps in (50, 100_000):
+        one, other = (
+            somcot.distance(x, y, c, discount=0.9, method="saddle", max_steps=max_steps) for c in (cost, scale * cost)
+        )
+        assert one.status is other.status
+        assert other.distance == pytest.approx(scale * one.distance, rel=1e-9)
+
+
 def test_stopping_at_the_noise_cuts_the_bias_at_zero() -> None:
     f = family("rw5_0.5@0.9")
     stopped, plain = [], []

@@ -458,6 +458,20 @@ def test_interrupt_keeps_the_partial_result() -> None:
     assert again.n_steps == result.n_steps
 
 
+def test_progress_shows_the_distance_before_the_first_row_of_the_trace() -> None:
+    x, y, cost = walks(5, 0.7)
+    shown: list[float] = []
+
+    def strike(_step: int, _total: int, value: float) -> None:
+        shown.append(value)
+        if len(shown) == 3:
+            raise KeyboardInterrupt
+
+    found = somcot.solve(x, y, cost, discount=0.9, steps="paper", n_steps=10**9, rng=0, progress=strike)
+    assert found.status is Status.INTERRUPTED
+    assert found.distance == shown[-1]
+
+
 def test_interrupt_comes_through_while_a_stream_is_waited_for() -> None:
     class Hangs(Broken):
         def draw(self, n: int) -> Any:

@@ -253,24 +253,33 @@ class _Files:
 @functools.cache
 def _stamp(module: str) -> bytes:
     """A hash of the module and of every module of the package that it imports, directly or indirectly."""
-    sources: dict[str, bytes] = {}
+    hashes: dict[str, bytes] = {}
     waiting = [module, *_WAY.sources]
     while waiting:
         name = waiting.pop()
-        if name not in sources and getattr(sys.modules.get(name), "__file__", None):
-            loaded = sys.modules[name]
-            sources[name] = loaded.__loader__.get_data(loaded.__file__)  # type: ignore[union-attr]
-            # By regular expression, not by importing: dependencies
-            # must be known before the module has been fully executed.
-            for source, names in _IMPORT.findall(sources[name].decode()):
-                waiting += [source, *(f"{source}.{word}" for word in re.split(r"\W+", names))]
+        if name not in hashes and getattr(sys.modules.get(name), "__file__", None):
+            hashes[name], imported = _source(name)
+            waiting += imported
     digest = hashlib.sha256(f"{numba.__version__} {_WAY.name}".encode())
-    for name in sorted(sources):
-        digest.update(sources[name])
+    for name in sorted(hashes):
+        digest.update(hashes[name])
     return digest.digest()
 
 
-_IMPORT = re.compile(rf"^(?:from|import) ({PACKAGE}[\w.]*)(?: import \(?([\w\s,]+))?", re.MULTILINE)
+@functools.cache
+def _source(name: str) -> tuple[bytes, list[str]]:
+    """A hash of a module's file, and what the module may import of the package."""
+    loaded = sys.modules[name]
+    content = loaded.__loader__.get_data(loaded.__file__)  # type: ignore[union-attr]
+    imported = []
+    # By regular expression, not by importing: dependencies must be known before the module has been fully executed.
+    for source, names in _IMPORT.findall(content.decode()):
+        imported += [source, *(f"{source}.{word}" for word in re.findall(r"\w+", names))]
+    return hashlib.sha256(content).digest(), imported
+
+
+# Names end with their line or their bracket: the next line may be another import.
+_IMPORT = re.compile(rf"^(?:from|import) ({PACKAGE}[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 
 
 @functools.cache

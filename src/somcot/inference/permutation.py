@@ -68,6 +68,8 @@ def verdict(pvalue: float) -> str:
     --------
     >>> verdict(0.6)
     'No difference shown: two recordings of the same process may well differ this much.'
+    >>> verdict(0.05)
+    'The recordings differ: two recordings of the same process would rarely differ this much.'
     """
     if pvalue <= 0.05:
         return "The recordings differ: two recordings of the same process would rarely differ this much."
