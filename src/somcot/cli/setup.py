@@ -306,9 +306,10 @@ def _draws() -> None:
 def _somcot(support: str) -> None:
     x, y = _chains()
     ask = partial(somcot.distance, x, y, _cost(), discount=DISCOUNT, method="somcot", n_steps=50, rng=0)
-    # Keeping the coupling takes kernels of its own.
+    # Keeping the coupling takes kernels of its own, and so does the paper's algorithm, with given rates.
     for keep in (False, True):
         ask(support=support, keep_coupling=keep)
+    ask(support=support, primal_step=0.1, dual_step=0.1)
 
 
 _QUESTIONS: dict[str, Callable[[], None]] = {
