@@ -1,4 +1,4 @@
-"""Draw the tables of docs/benchmarks.md and docs/live.md: ``python -m benchmarks.pictures`` writes docs/images/."""
+"""Draw a table of docs/benchmarks.md and orbits of SOMCOT: ``python -m benchmarks.pictures`` writes docs/images/."""
 
 from __future__ import annotations
 
@@ -59,22 +59,6 @@ def known_chains() -> Any:
     return figure
 
 
-def detectors() -> Any:
-    """False alarms and misses of detectors on two streams."""
-    _, rows = table("live.md", "detector")
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharey=True)
-    places = np.arange(len(rows))[::-1]
-    for ax, first, title in zip(axes, (1, 4), ("walk, .5 to .7", "dense, 10 % mixed"), strict=True):
-        ax.barh(places + 0.18, [float(row[first]) for row in rows], 0.34, color="tab:red", label="false alarms")
-        ax.barh(places - 0.18, [float(row[first + 2]) for row in rows], 0.34, color="0.55", label="missed")
-        ax.axvline(0.05, color="k", linestyle=":", linewidth=1)
-        ax.set(title=title, xlabel="share of streams; dotted: what the monitor promises", xlim=(0, 1))
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_yticks(places, [row[0] for row in rows])
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
-    return figure
-
-
 def orbits(n: int = 3000) -> Any:
     """Iterates of Algorithm 2 and of SOMCOT's default on two walks: cost of mu against a difference of V."""
     x, y, discount = random_walk(5, 0.5, start=2), random_walk(5, 0.7, start=0), 0.9
@@ -108,7 +92,7 @@ def orbits(n: int = 3000) -> Any:
 
 def main() -> None:
     """Draw all."""
-    pictures = (("benchmarks-peers", known_chains), ("benchmarks-detectors", detectors), ("somcot-orbits", orbits))
+    pictures = (("benchmarks-peers", known_chains), ("somcot-orbits", orbits))
     for name, draw in pictures:
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
