@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import bsr_array
 
 import somcot
 from somcot import Counts, Samples, costs, streams
@@ -83,6 +84,12 @@ def test_ends_and_rewards_are_those_of_the_last_row() -> None:
     went_on = alone.merge(b)
     assert not went_on.all_ended.any()  # the sequence went on in the next part, so nothing ended
     assert alone.terminal.tolist() == [False, True]
+
+
+def test_states_that_stay_are_a_sequence_of_labels() -> None:
+    """A matrix of blocks can be iterated by name only."""
+    with pytest.raises(TypeError, match=r"states: found a sparse bsr_array"):
+        part([(1, "x"), (1, "y")]).staying(bsr_array(np.eye(2)))
 
 
 def test_parts_that_go_back_in_time_or_name_sequences_otherwise_are_refused() -> None:

@@ -246,7 +246,7 @@ class Counts:
         >>> ended.staying(["end"]).pair_counts.values
         array([1, 2, 2])
         """
-        known, (_, columns, values, n) = set(states), self.pair_counts
+        known, (_, columns, values, n) = set(check_labels("states", states)), self.pair_counts
         at = np.array([i for i in np.flatnonzero(self.all_ended) if self.states[i] in known], dtype=np.int64)
         if not len(at):
             return self

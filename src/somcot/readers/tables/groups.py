@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -220,7 +221,7 @@ def _named_groups(groups: GroupNames, places: Mapping[str, int]) -> dict[str, li
         }
     else:
         texts = [str(group) for group in groups]
-        twice = next((text for text in texts if texts.count(text) > 1), None)
+        twice = next((text for text, number in Counter(texts).items() if number > 1), None)
         if twice is not None:
             raise ValueError(f"groups: {twice!r} is named twice; name different groups")
         # A value may itself contain a comma.
