@@ -22,6 +22,21 @@ def one_sample(c: Floats, law: Floats) -> tuple[float, int, float]:
     return min(float(((c - n * law)[inside] ** 2 / (n * law)[inside]).sum()), 1e6), df, 1 / n
 
 
+def posterior(log: Floats) -> Floats:
+    """Probabilities of the values of each row by its logarithms of likelihoods, with the most likely weights."""
+    like, K = np.exp(log - log.max(axis=1, keepdims=True)), log.shape[1] - 1
+    weights = np.append(0.5, np.full(K, 0.5 / K))
+    for _ in range(500):
+        w = like * weights
+        new = (w / w.sum(axis=1, keepdims=True)).mean(axis=0)
+        moved, weights = np.abs(new - weights).max(), new
+        if moved < 1e-5:
+            break
+    w = like * weights
+    shares: Floats = w / w.sum(axis=1, keepdims=True)
+    return shares
+
+
 def kept_shares(T: Floats, df: Any, s: Floats) -> Floats:
     """The share of each row's difference that is kept; 1 for rows without a test."""
     ok = df > 0
@@ -32,16 +47,7 @@ def kept_shares(T: Floats, df: Any, s: Floats) -> Floats:
     K = int(np.ceil(np.log2(most / least))) + 1
     lam = np.append(0.0, least * 2.0 ** np.arange(K))[None, :] / s[ok, None]
     log = -0.5 * df[ok, None] * np.log1p(lam) - 0.5 * T[ok, None] / (1 + lam)
-    like = np.exp(log - log.max(axis=1, keepdims=True))
-    weights = np.append(0.5, np.full(K, 0.5 / K))
-    for _ in range(500):
-        w = like * weights
-        new = (w / w.sum(axis=1, keepdims=True)).mean(axis=0)
-        moved, weights = np.abs(new - weights).max(), new
-        if moved < 1e-5:
-            break
-    w = like * weights
-    w /= w.sum(axis=1, keepdims=True)
+    w = posterior(log)
     keep = np.sqrt(lam / (lam + 1 - lam / (1 + lam) / df[ok, None]))
     h = np.ones(len(T))
     h[ok] = (w * keep).sum(axis=1)
@@ -64,14 +70,5 @@ def kept_sizes(T: Floats, df: Any, s: Floats) -> Floats:
         log = ncx2.logpdf(T[ok, None], df[ok, None], lam) - chi2.logpdf(T[ok, None], df[ok, None])
     # Far from the statistic SciPy has no value.
     log = np.where((lam > 0) & np.isfinite(log), log, np.where(lam > 0, -1e4, 0.0))
-    like = np.exp(log - log.max(axis=1, keepdims=True))
-    weights = np.append(0.5, np.full(K, 0.5 / K))
-    for _ in range(500):
-        w = like * weights
-        new = (w / w.sum(axis=1, keepdims=True)).mean(axis=0)
-        moved, weights = np.abs(new - weights).max(), new
-        if moved < 1e-5:
-            break
-    w = like * weights
-    h[ok] = np.minimum((w / w.sum(axis=1, keepdims=True)) @ sizes / seen, 1.0)
+    h[ok] = np.minimum(posterior(log) @ sizes / seen, 1.0)
     return h
